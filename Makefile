@@ -91,7 +91,7 @@ unit: ## the tests that need neither root nor the lab: on any machine with Go
 .PHONY: race
 race: export CGO_ENABLED := 1
 race: ## the tests of 'make unit' with the race detector; needs gcc
-	go test -race -short -p $(shell nproc) -timeout 20m $(PACKAGES)
+	go test -race -short -p $(shell nproc) -timeout 60m $(PACKAGES)
 
 # The programs that these tests start have no race detector: they run on hosts without a C library of this machine.
 .PHONY: race-lab

@@ -57,6 +57,7 @@ var fences = []struct{ from, what, why string }{
 	{"cmd/sealift-console", "k8s.io/client-go", "the console runs sealift, which asks the cluster"},
 	{"cmd/sealift-node", module + "testgrid", "the lab is a program of its own, sealift-testgrid"},
 	{"cmd/sealift", module + "helm/release", "releases are kept by what runs in a cluster, sealift-controller"},
+	{"cmd/sealift-node", "github.com/sigstore", "identities are verified where packages are built"},
 	{"cmd/sealift-node", "helm.sh/helm", "charts are rendered before they are carried"},
 	{"cmd/sealift-node", "sigs.k8s.io/controller-runtime", "controllers do not run in what every node has"},
 	{"manifest", "k8s.io/", "reading a Manifest needs no cluster"},

@@ -21,6 +21,7 @@ var others = map[string]string{
 	"metrics-server 0.8.1": "kURL's add-on",
 	"prometheus 0.92.1":    "kURL's add-on",
 	"registry 3.1.1":       "kURL's add-on",
+	"velero 1.18.2":        "kURL's add-on",
 }
 
 // addOnVersion finds the version of an add-on: in an Installer, in a path, in the name of a package, or in a sentence.

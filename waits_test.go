@@ -28,7 +28,7 @@ var tickers = []string{"NewTicker", "Tick"}
 var ownLoops = map[string]string{
 	"batch/follow.go":                        "a ticker between lines of a log",
 	"builder/uptodate.go":                    "waits for the clock of the file system, for milliseconds",
-	"console/page/action.go":                 "a ticker that output wakes",
+	"console/page/stream.go":                 "a ticker that output wakes",
 	"fleet/hub/member.go":                    "a ticker that a change wakes",
 	"installer/agent/together.go":            "a daemon that an order wakes",
 	"installer/cluster/balancer/balancer.go": "a listener that has no descriptors left",

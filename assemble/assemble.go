@@ -44,8 +44,7 @@ type Request struct {
 	// Lean makes and keeps lean forms of layers. The bundle then has these forms of the layers of its packages. nil leaves layers as
 	// the packages have them.
 	Lean *lean.Spool
-	// Patches makes patches of files of the bundle in Since, instead of carrying new versions whole. nil makes none. Readers of the plan
-	// must not outlive it then.
+	// Patches makes patches of files of the bundle in Since, instead of carrying new versions whole. nil makes none.
 	Patches *delta.Earlier
 	// Key signs the bundle's index. nil means no signature.
 	Key *signature.Key
@@ -60,7 +59,6 @@ type Plan struct {
 	objects []store.Object
 	places  []place     // of the objects
 	lean    *companions // nil before they are open, and without an Installer
-	patches *delta.Set  // nil if the bundle has none
 }
 
 // place is the location of a package.
@@ -131,10 +129,12 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 		return nil, err
 	}
 	if r.Patches != nil {
-		if p.patches, err = r.Patches.Make(ctx, b.Packages, b.Lean); err != nil {
+		patches, err := r.Patches.Make(ctx, b.Packages, b.Lean)
+		if err != nil {
 			return nil, err
 		}
-		b.Members, b.Patched = append(b.Members, p.patches.Members...), p.patches.Entries
+		p.lean.patches = patches
+		b.Members, b.Patched = append(b.Members, patches.Members...), patches.Entries
 	}
 	p.Layout, err = bundle.NewLayout(b)
 	return p, err
@@ -306,11 +306,7 @@ func (p *Plan) Write(ctx context.Context, w io.Writer) error {
 
 // Close releases the packages.
 func (p *Plan) Close() error {
-	err := closeBoth(p.objects, p.lean)
-	if p.patches != nil {
-		err = errors.Join(err, p.patches.Close())
-	}
-	return err
+	return closeBoth(p.objects, p.lean)
 }
 
 func closeBoth(objects []store.Object, lean *companions) error {

@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 )
 
-// companions are the archives with the lean layers of a plan's packages, in their order; some are nil. The plan and its readers use them
-// together, and the last one closes them.
+// companions are what a plan has beside its packages. The plan and its readers use them together, and the last one closes them.
 type companions struct {
-	archives []*bundle.Archive
+	archives []*bundle.Archive // with the lean layers of the packages, in their order; some are nil
+	patches  *delta.Set        // nil if the bundle has none
 
 	mu    sync.Mutex
 	users int // 0 means closed
@@ -58,6 +59,9 @@ func (c *companions) release() error {
 		if a != nil {
 			errs = append(errs, a.Close())
 		}
+	}
+	if c.patches != nil {
+		errs = append(errs, c.patches.Close())
 	}
 	return errors.Join(errs...)
 }

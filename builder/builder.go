@@ -21,8 +21,10 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/keyless"
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -82,11 +84,13 @@ type Builder struct {
 	log       *slog.Logger
 	kinds     *kind.Set
 	charts    helm.Renderer
+	policy    cosign.Policy
+	forbidden []string // licenses
 }
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts, policy: o.Config.Signatures, forbidden: o.Config.ForbiddenLicenses}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -127,10 +131,12 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	if o.Shared != nil {
 		fetcher = fetch.Once(fetch.Cached(fetch.Shared(fetch.Upstream(c, o.Retry, o.Progress), c, o.Shared, b.log), c))
 	}
+	identities, err := keyless.New(o.Config.Signatures)
+	errs = append(errs, err)
 	b.kinds = kind.NewSet(kind.Options{
 		Cache: c, Fetcher: fetcher, Vouched: o.Vouched, Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
 		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, CAs: o.CAs, Charts: o.Charts, Log: b.log,
-		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive,
+		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive, Signatures: o.Config.Signatures, Keyless: identities, ForbiddenLicenses: o.Config.ForbiddenLicenses,
 	})
 	return b, errors.Join(errs...)
 }

@@ -39,3 +39,19 @@ func TestChangedLicensesAreListed(t *testing.T) {
 		t.Errorf("the same version has other licenses: %v, %v", same, err)
 	}
 }
+
+// TestForbiddenLicenseIsRefused also checks that a package which is up to date is looked at again.
+func TestForbiddenLicenseIsRefused(t *testing.T) {
+	w := newWorld(t, "debian-12")
+	c, dir, out := openCache(t), addOn(t, "demo", "apt ethtool\n"), t.TempDir()
+	configured := readFile(t, w.config)
+	writeFile(t, w.config, configured+"licenses: {forbidden: [AGPL-3.0-only]}\n")
+	if _, err := w.builder(t, c, 2).Build(t.Context(), dir, out); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, w.config, configured+"licenses: {forbidden: [GPL-2.0-only, GPL-2.0-or-later]}\n")
+	_, err := w.builder(t, c, 2).Build(t.Context(), dir, out)
+	if err == nil || !strings.Contains(err.Error(), "host package ethtool ") || !strings.Contains(err.Error(), "licenses.forbidden") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -27,6 +27,8 @@ type input struct {
 	ImageFormat ImageFormat
 	Signer      string // fingerprint of the key, or empty
 	Own         []ownFile
+	Signatures  string   `json:",omitempty"` // digest of the policy: another one is checked, too
+	Licenses    []string `json:",omitempty"` // that are forbidden: with others, the packages are looked at again
 	Resolution  kind.Resolution
 }
 
@@ -38,7 +40,11 @@ type ownFile struct {
 
 // input returns the digest of all that the bytes of a package follow from.
 func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string, error) {
-	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Resolution: r}
+	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Licenses: b.forbidden, Resolution: r}
+	var err error
+	if in.Signatures, err = b.policy.Digest(); err != nil {
+		return "", err
+	}
 	program, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return "", fmt.Errorf("inspect this program: %w", err)

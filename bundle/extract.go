@@ -28,6 +28,9 @@ func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry)
 // ExtractAgain is Extract that reuses files of the folder from. If a file there matches the index, it is copied and
 // verified instead of being read or fetched again.
 func (a *Archive) ExtractAgain(ctx context.Context, root, from *os.Root, wanted func(Entry) bool) error {
+	if err := a.checkSpaceFor(wanted); err != nil {
+		return err
+	}
 	entries := slices.DeleteFunc(slices.Clone(a.Index.Entries), func(e Entry) bool { return !wanted(e) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -132,12 +135,10 @@ func (a *Archive) extract(root, from *os.Root, e Entry, ahead int64) (err error)
 }
 
 // Verify reads every entry and reports each one that does not match the index. For a bundle it also reports packages that
-// do not match their own indexes. Files that the bundle leaves out are read from the base that WithBase set.
+// do not match their own indexes. Files that the bundle leaves out are read from the base that WithBase set. If the files that patches
+// make do not fit on the disk, Verify returns a SpaceError before it makes any.
 func (a *Archive) Verify(ctx context.Context) error {
-	if err := a.CheckBase(); err != nil {
-		return err
-	}
-	return a.verify(ctx, func(Entry) bool { return true })
+	return a.VerifyFiles(ctx, func(Entry) bool { return true })
 }
 
 // VerifyHere is Verify without the base archive.
@@ -145,7 +146,18 @@ func (a *Archive) VerifyHere(ctx context.Context) error {
 	return a.verify(ctx, func(e Entry) bool { return !a.leavesOut(e) })
 }
 
+// VerifyFiles is Verify for the wanted entries alone.
+func (a *Archive) VerifyFiles(ctx context.Context, wanted func(Entry) bool) error {
+	if err := a.CheckBase(); err != nil {
+		return err
+	}
+	return a.verify(ctx, wanted)
+}
+
 func (a *Archive) verify(ctx context.Context, wanted func(Entry) bool) error {
+	if err := a.checkSpaceFor(wanted); err != nil {
+		return err
+	}
 	errs := make([]error, len(a.Index.Entries)+1)
 	errs[len(a.Index.Entries)] = a.verifyEnds()
 	var group errgroup.Group

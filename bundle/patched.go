@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/sealift/sealift/bundle/patch"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/compression"
 )
 
@@ -52,7 +53,7 @@ func (e *Entry) validatePatch(seen map[string]*Entry) error {
 // maxPatchMemory is the most memory that a patch may say it takes, in bytes.
 const maxPatchMemory = 64 << 20
 
-// results are the files that patches made, each once, as unlinked files on the disk.
+// results are the files that patches made, each once, as files without a name on the disk.
 type results struct {
 	mu   sync.Mutex          // held while a patch is applied: each takes memory
 	made map[string]*os.File // by sha256
@@ -75,7 +76,10 @@ func (a *Archive) result(e Entry) (*Archive, string, error) {
 	defer a.results.mu.Unlock()
 	made := a.results.made[e.SHA256]
 	if made == nil {
-		var err error
+		err := a.checkSpace(func(other Entry) bool { return other.SHA256 == e.SHA256 })
+		if err != nil {
+			return nil, "", fmt.Errorf("%s: %w", e.Path, err)
+		}
 		if made, err = a.applyPatch(e); err != nil {
 			return nil, "", fmt.Errorf("%s: %w", e.Path, err)
 		}
@@ -155,9 +159,9 @@ func (a *Archive) baseOfPatch(e Entry) (*os.File, error) {
 	return nil, fmt.Errorf("the base of its patch: %w; use a bundle that has the whole file", err)
 }
 
-// temporary writes a content into an unlinked file and compares it with its digest.
+// temporary writes a content into a file without a name and compares it with its digest.
 func temporary(r io.Reader, want Blob) (_ *os.File, err error) {
-	f, err := os.CreateTemp(temporaryDir(), "sealift-patch-*")
+	f, err := atomicfile.Nameless(temporaryDir())
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +170,6 @@ func temporary(r io.Reader, want Blob) (_ *os.File, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, err
-	}
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(r, want.Size+1))
 	if err != nil {
@@ -181,12 +182,4 @@ func temporary(r io.Reader, want Blob) (_ *os.File, err error) {
 		return nil, &DigestError{Path: "the content", Got: got, Want: want.SHA256}
 	}
 	return f, nil
-}
-
-// temporaryDir returns the folder for results: that of TMPDIR, or one that is on a disk. /tmp may be in memory.
-func temporaryDir() string {
-	if dir := os.Getenv("TMPDIR"); dir != "" {
-		return dir
-	}
-	return "/var/tmp"
 }

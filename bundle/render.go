@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Member is a file as it is written in a bundle: compressed if that helps, framed, and verified. Several bundles can use it
@@ -17,7 +18,7 @@ type Member struct {
 	closer io.Closer
 }
 
-// Render makes members of files. It holds their bytes in memory, and those of large files in an unlinked temporary file.
+// Render makes members of files. It holds their bytes in memory, and those of large files in a temporary file without a name.
 // Close each member.
 func Render(ctx context.Context, files []File, o WriteOptions) (_ []*Member, err error) {
 	p := &packer{options: o}
@@ -56,11 +57,11 @@ func (p *packer) render(piece piece) (*Member, error) {
 		err := piece.write(&buf)
 		return &Member{entry: piece.entry, data: bytes.NewReader(buf.Bytes()), closer: io.NopCloser(nil)}, err
 	}
-	f, err := os.CreateTemp(p.spool, "member-")
+	f, err := atomicfile.Nameless(p.spool)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Remove(f.Name()), piece.write(f)); err != nil {
+	if err := piece.write(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &Member{entry: piece.entry, data: f, closer: f}, nil

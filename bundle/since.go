@@ -11,8 +11,9 @@ import (
 
 // Since holds the content of an earlier bundle, which a later bundle can leave out.
 type Since struct {
-	digest string            // of the index
-	paths  map[string]string // paths of its files by sha256
+	digest   string            // of the index
+	paths    map[string]string // paths of its files by sha256
+	packages []PackageInfo
 }
 
 // NewSince reads the index of a bundle, as an archive or Layout.IndexData has it. Files that this bundle itself leaves out
@@ -25,7 +26,7 @@ func NewSince(index []byte) (*Since, error) {
 	if x.Kind != KindBundle {
 		return nil, errors.New("is a package; a bundle can only extend a bundle")
 	}
-	s := &Since{digest: sha256Hex(index), paths: make(map[string]string, len(x.Entries))}
+	s := &Since{digest: sha256Hex(index), paths: make(map[string]string, len(x.Entries)), packages: x.Packages}
 	for _, e := range x.Entries {
 		if !e.absent() {
 			s.paths[e.SHA256] = e.Path
@@ -55,6 +56,9 @@ func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 	}
 	return s
 }
+
+// Packages returns the packages of the earlier bundle, if its index was read.
+func (s *Since) Packages() []PackageInfo { return s.packages }
 
 // Since returns the content of this bundle.
 func (a *Archive) Since() (*Since, error) { return NewSince(a.index) }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ func Check(i *spec.Installer, metas []Meta) []diag.Finding {
 	}
 	for _, n := range needs() {
 		c.need(n)
+	}
+	for _, n := range networkOptions() {
+		c.network(n)
 	}
 	return c.Findings()
 }
@@ -74,7 +78,8 @@ func (c *checker) applies(r rule) (subject string, about entry, applies bool) {
 	subject = r.key + ".version " + about.version
 	if r.option != "" {
 		value, set := about.options[r.option]
-		if !set || value == false || value == "" || slices.Contains(r.allowed, fmt.Sprint(value)) {
+		number, _ := value.(int64)
+		if !set || value == false || value == "" || value == int64(0) || slices.Contains(r.allowed, fmt.Sprint(value)) || r.atLeast > 0 && number >= r.atLeast {
 			return "", about, false
 		}
 		subject = fmt.Sprintf("%s.%s %v", r.key, r.option, value)
@@ -111,7 +116,32 @@ func (c *checker) need(n need) {
 	if n.option != "" {
 		subject = fmt.Sprintf("%s.%s %v", n.key, n.option, about.options[n.option])
 	}
+	if n.warns {
+		c.Warnf(about.pos, n.fix, "%s: %s", subject, n.why)
+		return
+	}
 	c.Errorf(about.pos, n.fix, "%s: %s", subject, n.why)
+}
+
+// network refuses a network that cannot be read. The host that installs checks whether the cluster can have it.
+func (c *checker) network(n networkOption) {
+	if value, about, unreadable := c.unreadable(n); unreadable {
+		c.Errorf(about.pos, "write a network such as 10.32.0.0/20, or leave it out", "%s.%s %s: it is not a network", n.key, n.option, value)
+	}
+}
+
+func (c *checker) unreadable(n networkOption) (value string, about entry, unreadable bool) {
+	about, _ = c.entry(n.key)
+	value, _ = about.options[n.option].(string)
+	if value == "" {
+		return value, about, false
+	}
+	for one := range strings.SplitSeq(value, ",") {
+		if _, err := netip.ParsePrefix(one); err != nil {
+			return value, about, true
+		}
+	}
+	return value, about, false
 }
 
 // unmet reports whether the Installer needs a capability that it certainly lacks. about names the one that needs it.
@@ -122,7 +152,8 @@ func (c *checker) unmet(n need) (about entry, unmet bool) {
 	}
 	for _, a := range c.installer.AddOns {
 		unknown := c.metas == nil && (!spec.Listed(a.Key) || a.Key == n.perhaps)
-		if unknown || slices.Contains(c.provides(a.Name), n.capability) {
+		provided := c.provides(a.Name)
+		if unknown || slices.Contains(provided, n.capability) || n.or != "" && slices.Contains(provided, n.or) {
 			return about, false
 		}
 	}
@@ -165,18 +196,7 @@ const newestOfAll = "999999999"
 func CheckVersions(versions map[string]string) []diag.Finding {
 	i := &spec.Installer{}
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
-		i.AddOns = append(i.AddOns, spec.AddOn{Name: name, Key: specKey(name), Version: versions[name]})
+		i.AddOns = append(i.AddOns, spec.AddOn{Name: name, Key: spec.Key(name), Version: versions[name]})
 	}
 	return Check(i, nil)
-}
-
-// specKey returns the key of an add-on in the spec: certManager for cert-manager.
-func specKey(name string) string {
-	words := strings.Split(name, "-")
-	for i, word := range words[1:] {
-		if word != "" {
-			words[i+1] = strings.ToUpper(word[:1]) + word[1:]
-		}
-	}
-	return strings.Join(words, "")
 }

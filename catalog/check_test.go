@@ -78,7 +78,20 @@ func TestRuleErrorsNameFieldReasonAndRemedy(t *testing.T) {
 		"Rook's object store":     {sound + "  kotsadm: {version: latest}\n  rook: {version: 1.19.x}\n", nil},
 		"none is needed":          {sound + "  kotsadm: {version: latest, disableS3: true}\n", nil},
 		"perhaps somebody else's": {sound + "  kotsadm: {version: latest}\n  garage: {version: 1.0.0}\n", nil},
-		"words for versions":      {sound + "  kotsadm: {version: nightly, disableS3: true}\n  rook: {version: alpha}\n", nil},
+		"scaling to two nodes":    {sound + "  rook: {version: 1.19.7, minimumNodeCount: 2}\n", []string{"rook.minimumNodeCount 2: "}},
+		"scaling to three nodes":  {sound + "  rook: {version: 1.19.7, minimumNodeCount: 3}\n  openebs: {version: 4.5.1}\n", nil},
+		"no scaling":              {sound + "  rook: {version: 1.9.12, minimumNodeCount: 0}\n  openebs: {version: 3.5.0}\n", nil},
+		"scaling with old add-ons": {sound + "  rook: {version: 1.11.6, minimumNodeCount: 3}\n  openebs: {version: 3.5.x}\n", []string{
+			"rook.minimumNodeCount 3: ", "rook.minimumNodeCount 3 does not go with openebs.version 3.5.x: "}},
+		"a network of services":       {without("kubernetes") + "  kubernetes: {version: 1.36.3, serviceCIDR: 'fde4:8dba:82e1:98e::/112'}\n", nil},
+		"a length beyond IPv6's":      {without("kubernetes") + "  kubernetes: {version: 1.36.3, serviceCIDR: 'fde4:8dba:82e1:98e::/9999999'}\n", []string{"kubernetes.serviceCIDR fde4:8dba:82e1:98e::/9999999: it is not a network"}},
+		"half a network":              {without("flannel") + "  flannel: {version: 0.28.7, podCIDR: 10.10.10.}\n", []string{"flannel.podCIDR 10.10.10.: it is not a network"}},
+		"an address":                  {without("flannel") + "  weave: {version: 2.8.1, podCIDR: 39.1.2.3}\n", []string{"weave.podCIDR 39.1.2.3: it is not a network"}},
+		"a length beyond IPv4's":      {without("flannel") + "  antrea: {version: 1.4.0, podCIDR: 10.0.0.0/33}\n", []string{"antrea.podCIDR 10.0.0.0/33: it is not a network"}},
+		"numbers beyond an address's": {without("flannel") + "  antrea: {version: 1.4.0, podCIDR: 800.666.555.444/1024}\n", []string{"antrea.podCIDR 800.666.555.444/1024: it is not a network"}},
+		"two networks":                {without("flannel") + "  flannel: {version: 0.28.7, podCIDR: '10.32.0.0/20,fd00:c00b:1::/56'}\n", nil},
+		"no network":                  {without("flannel") + "  flannel: {version: 0.28.7, podCIDR: ''}\n", nil},
+		"words for versions":          {sound + "  kotsadm: {version: nightly, disableS3: true}\n  rook: {version: alpha}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Check(installerOf(t, row.spec), nil)
@@ -91,6 +104,30 @@ func TestRuleErrorsNameFieldReasonAndRemedy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// kURL's linter refuses these. A cluster may get a pod network or volumes elsewhere, and an add-on of Sealift's says that it requires a
+// container runtime.
+func TestLackingCapabilitiesAreReported(t *testing.T) {
+	for spec, want := range map[string]string{
+		"  kubernetes: {version: latest}\n  containerd: {version: latest}\n":                  "i:4:3: warning: kubernetes.version latest: nodes are not Ready without a pod network, and no add-on here is one (add flannel)",
+		"  kubernetes: {version: 1.36.3}\n  weave: {version: latest}\n":                       "i:4:3: warning: kubernetes.version 1.36.3: it needs a container runtime, and no add-on here is one (add containerd)",
+		"  kubernetes: {version: 1.36.3}\n  cilium: {version: 1.18.0}\n":                      "",
+		"  containerd: {version: 2.2.6}\n":                                                    "",
+		sound + "  registry: {version: 3.1.1}\n":                                              "i:7:3: warning: registry.version 3.1.1: it keeps images in an object store or a volume, and no add-on here has either (add openebs, minio or rook)",
+		sound + "  registry: {version: 3.1.1}\n  minio: {version: latest}\n":                  "",
+		sound + "  registry: {version: 3.1.1}\n  openebs: {version: latest}\n":                "",
+		sound + "  registry: {version: 3.1.1}\n  longhorn: {version: latest}\n":               "",
+		sound + "  registry: {version: 3.1.1}\n  local-path-provisioner: {version: 0.0.30}\n": "",
+	} {
+		var got []string
+		for _, f := range Check(installerOf(t, spec), nil) {
+			got = append(got, f.Error())
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
 	}
 }
 

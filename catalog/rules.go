@@ -7,6 +7,8 @@ type rule struct {
 	option string // the rule applies only if this option is set
 	// allowed are the values that the option may have. If empty, the option must not be set.
 	allowed []string
+	// atLeast is the smallest number that the option may have.
+	atLeast int64
 
 	with     string // the rule applies only with this add-on
 	inWith   versions
@@ -58,6 +60,13 @@ func rules() []rule {
 		{key: "prometheus", versions: versions{below: "0.48.1"}, option: "serviceType",
 			why: "the add-on has it from 0.48.1 on", fix: "use Prometheus 0.48.1 or later"},
 
+		{key: "rook", option: "minimumNodeCount", atLeast: 3,
+			why: "Rook keeps data on three nodes or more", fix: "write 3 or more"},
+		{key: "rook", versions: versions{below: "1.11.7"}, option: "minimumNodeCount",
+			why: "the add-on waits for nodes from 1.11.7 on", fix: "use Rook 1.11.7 or later"},
+		{key: "rook", option: "minimumNodeCount", with: "openebs", inWith: versions{below: "3.6.0"},
+			why: "OpenEBS makes room for Rook from 3.6.0 on", fix: "use OpenEBS 3.6.0 or later"},
+
 		{key: "kotsadm", versions: versions{from: "1.25.0", below: "1.97"}, with: "kubernetes", inWith: versions{from: "1.29"}, warns: true,
 			why: "its hook waits until its pod has four conditions, and pods have five from Kubernetes 1.29 on", fix: "use kotsadm 1.97 or later"},
 
@@ -79,13 +88,32 @@ type need struct {
 	option     string // only with this option is it needed
 	unless     string // with this option it is not needed
 	capability string
+	or         string // a capability that serves as well
 	perhaps    string // an add-on that has the capability in some of its packages
 	why, fix   string
+	warns      bool // it refuses nothing: a cluster may get the capability elsewhere, or another check refuses
 }
 
 func needs() []need {
-	return []need{{key: "kurl", option: "ipv6", capability: PodNetworkIPv6, perhaps: "flannel",
-		why: "no pod network here knows IPv6", fix: "use the flannel of Sealift's catalogue, or leave out kurl.ipv6"}, {key: "kurl", option: "dualStack", capability: PodNetworkDual, perhaps: "flannel",
-		why: "no pod network here knows IPv4 and IPv6 at once", fix: "use the flannel of Sealift's catalogue, or leave out kurl.dualStack"}, {key: "kotsadm", capability: ObjectStore, unless: "disableS3",
-		why: "it keeps its data in an object store, and no add-on here has one", fix: "add minio or rook, or set kotsadm.disableS3"}}
+	return []need{
+		{key: "kubernetes", capability: ContainerRuntime, warns: true,
+			why: "it needs a container runtime, and no add-on here is one", fix: "add containerd"},
+		{key: "kubernetes", capability: PodNetwork, warns: true,
+			why: "nodes are not Ready without a pod network, and no add-on here is one", fix: "add flannel"},
+		{key: "kurl", option: "ipv6", capability: PodNetworkIPv6, perhaps: "flannel",
+			why: "no pod network here knows IPv6", fix: "use the flannel of Sealift's catalogue, or leave out kurl.ipv6"},
+		{key: "kurl", option: "dualStack", capability: PodNetworkDual, perhaps: "flannel",
+			why: "no pod network here knows IPv4 and IPv6 at once", fix: "use the flannel of Sealift's catalogue, or leave out kurl.dualStack"},
+		{key: "kotsadm", capability: ObjectStore, unless: "disableS3",
+			why: "it keeps its data in an object store, and no add-on here has one", fix: "add minio or rook, or set kotsadm.disableS3"},
+		{key: "registry", capability: ObjectStore, or: Storage, warns: true,
+			why: "it keeps images in an object store or a volume, and no add-on here has either", fix: "add openebs, minio or rook"},
+	}
+}
+
+// networkOption is an option that names a network of the cluster, or two with a comma between them in a dual-stack cluster.
+type networkOption struct{ key, option string }
+
+func networkOptions() []networkOption {
+	return []networkOption{{"kubernetes", "serviceCIDR"}, {"flannel", "podCIDR"}, {"weave", "podCIDR"}, {"antrea", "podCIDR"}}
 }

@@ -70,6 +70,7 @@ func Upgrade(i *spec.Installer, stored Versions) (*spec.Installer, []Change, err
 		u.raise(a.Key)
 	}
 	u.options()
+	u.networks()
 	u.needs()
 	u.idle()
 	return u.installer, u.changes, nil
@@ -361,6 +362,6 @@ func shipped(name string) (versions []string) {
 		"antrea": {"1.4.0"}, "aws": {"0.1.0"}, "calico": {"3.9.1"}, "collectd": {"v5"}, "contour": {"1.32.1"},
 		"ekco": {"0.28.14"}, "fluentd": {"1.7.4"}, "goldpinger": {"3.11.2-1.1.2"}, "kotsadm": {"1.134.0"}, "longhorn": {"1.3.1"},
 		"minio": {"2025-10-15T17-29-55Z"}, "openebs": {"4.5.1"},
-		"rook": {"1.19.7"}, "sonobuoy": {"0.57.3"}, "velero": {"1.18.2"}, "weave": {"2.8.1-20230417"},
+		"rook": {"1.19.7"}, "sonobuoy": {"0.57.3"}, "weave": {"2.8.1-20230417"},
 	}[name]
 }

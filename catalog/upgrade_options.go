@@ -24,9 +24,23 @@ func (u *upgrade) options() {
 			continue
 		}
 		a := &u.installer.AddOns[at]
+		if r.atLeast > 0 {
+			u.change(a.Pos, r.key+"."+r.option, fmt.Sprint(a.Options[r.option]), fmt.Sprint(r.atLeast), r.why)
+			a.Options[r.option] = r.atLeast
+			continue
+		}
 		u.drop(a, r.option, r.why+"; "+r.fix)
 		if r.option == "isCstorEnabled" {
 			u.localVolumes(a)
+		}
+	}
+}
+
+// networks leaves out networks that cannot be read.
+func (u *upgrade) networks() {
+	for _, n := range networkOptions() {
+		if _, _, unreadable := (&checker{installer: u.installer}).unreadable(n); unreadable {
+			u.drop(&u.installer.AddOns[u.at(n.key)], n.option, "it is not a network; Sealift chooses one")
 		}
 	}
 }

@@ -101,6 +101,12 @@ func (c *Cluster) Resource(ctx context.Context, ref Ref) (string, error) {
 	return r.gvr.Resource, err
 }
 
+// Namespaced reports whether objects of a kind are in namespaces.
+func (c *Cluster) Namespaced(ctx context.Context, ref Ref) (bool, error) {
+	r, err := c.kinds.find(ctx, ref.gvk())
+	return r.namespaced, err
+}
+
 // Version asks the API server for its version, such as v1.36.3.
 func (c *Cluster) Version(ctx context.Context) (string, error) {
 	data, err := c.kinds.client.Get().AbsPath("/version").Do(ctx).Raw()

@@ -80,7 +80,7 @@ const comfortableMemory = 3800 << 20
 // Builtin returns the checks that every install runs on its host.
 func Builtin(h Host, n Needs) []Check {
 	p := probes{host: h, needs: n}
-	return []Check{
+	checks := []Check{
 		{"root", p.root},
 		{"architecture", p.architecture},
 		{"operating system", p.target},
@@ -104,6 +104,10 @@ func Builtin(h Host, n Needs) []Check {
 		{"ports", p.ports},
 		{"other nodes", p.reach},
 	}
+	if h.FIPS {
+		checks = append(checks, Check{"FIPS mode", p.fipsMode})
+	}
+	return checks
 }
 
 // Essential returns the checks that no option can skip, because nothing would work without them.

@@ -82,6 +82,12 @@ func TestBuiltin(t *testing.T) {
 		want   []preflight.Result
 	}{
 		"root": {nil, []preflight.Result{pass("root", "running as root")}},
+		"a kernel in FIPS mode, for a program in it": {func(h *preflight.Host, _ *preflight.Needs) {
+			h.FIPS = true
+			with(h, "proc/sys/crypto/fips_enabled", "1\n")
+		}, []preflight.Result{pass("FIPS mode", "on")}},
+		"a kernel that is not in FIPS mode": {func(h *preflight.Host, _ *preflight.Needs) { h.FIPS = true },
+			[]preflight.Result{warn("FIPS mode", "sealift works in FIPS mode, and the kernel does not", "boot it with fips=1")}},
 		"an ordinary user": {func(h *preflight.Host, _ *preflight.Needs) { h.UID = 1000 },
 			[]preflight.Result{final("root", "running as user 1000; an install changes packages and services", "run the command with sudo")}},
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/fips"
 )
 
 // Host gives the checks access to a machine. Tests fake it.
@@ -33,6 +35,8 @@ type Host struct {
 	Dial func(ctx context.Context, address string) error
 	// Chains lists the chains of iptables that programs have made. Nil lists none.
 	Chains func(ctx context.Context) []string
+	// FIPS reports whether this program runs in FIPS mode. The kernel should do so, too.
+	FIPS bool
 	// ClockSynced reports whether the kernel's clock is synchronised.
 	ClockSynced func() (bool, error)
 }
@@ -55,6 +59,7 @@ func ThisHost(target string) (Host, error) {
 	}
 	return Host{
 		Root:      os.DirFS("/"),
+		FIPS:      fips.Enforced(),
 		UID:       os.Geteuid(),
 		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
 		Target:    target,

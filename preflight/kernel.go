@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/capacity"
+	"github.com/sealift/sealift/internal/fips"
 )
 
 // These checks read the kernel's state from /proc and /sys.
@@ -25,6 +26,19 @@ func (p probes) memory(_ context.Context, r *Reporter) {
 		r.Warnf("add memory before you run workloads here", "%d MiB; a control plane uses most of it", total>>20)
 	default:
 		r.Passf("%d MiB", total>>20)
+	}
+}
+
+// fipsMode warns of a kernel whose cryptography, and that of the libraries that follow it, does not work in the mode of this program.
+func (p probes) fipsMode(_ context.Context, r *Reporter) {
+	on, err := fips.Kernel(p.host.Root)
+	switch {
+	case err != nil:
+		r.unknown(err)
+	case !on:
+		r.Warnf(fips.KernelHint, "sealift works in FIPS mode, and the kernel does not")
+	default:
+		r.Passf("on")
 	}
 }
 

@@ -21,7 +21,8 @@ func installer(t testing.TB, text string) *spec.Installer {
 	return i
 }
 
-const someSpec = "  rook:\n    version: 1.12.8\n    minimumNodeCount: 3\n    blockDeviceFilter: 'sd[b-z]'\n    isBlockStorageEnabled: true\n  kurl:\n    airgap: true\n"
+const someSpec = "  rook:\n    version: 1.12.8\n    minimumNodeCount: 3\n    blockDeviceFilter: 'sd[b-z]'\n    isBlockStorageEnabled: true\n  kurl:\n    airgap: true\n" +
+	"  contour: {version: 1.34.0, httpPort: 80, httpsPort: 443, tlsMinimumProtocolVersion: '1.3'}\n"
 
 func TestAirGapMayBeUnset(t *testing.T) {
 	s := preflight.Specification{Name: "kotsadm", Kind: preflight.HostPreflight, Text: []byte("spec: {collectors: [{http: {exclude: '{{kurl .Installer.Spec.Kurl.Airgap }}'}}]}\n")}
@@ -47,6 +48,7 @@ func TestSpecificationTemplatesAreRendered(t *testing.T) {
 		"Troubleshoot's own templates are left": {`{a: "{{ .P99 }} of {{kurl .Installer.Spec.Rook.Version}}"}`, join, `{a: "{{ .P99 }} of 1.12.8"}`},
 		"a condition over options":              {`{a: "{{kurl or (.IsUpgrade) (gt .Installer.Spec.Rook.MinimumNodeCount 2) }}"}`, join, `{a: "true"}`},
 		"an option that is not set":             {`{a: {{kurl and .Installer.Spec.Longhorn.Version .Installer.Spec.Longhorn.UIBindPort | not }}}`, join, `{a: true}`},
+		"names that kURL's types capitalise":    {`{a: "{{kurl with .Installer.Spec.Contour}}{{kurl .HTTPPort}} {{kurl .HTTPSPort}} {{kurl .TLSMinimumProtocolVersion}} {{kurl .S3Override}}{{kurl end}}"}`, join, `{a: "80 443 1.3 "}`},
 		"an add-on that is not in the spec":     {`{a: "{{kurl .Installer.Spec.Prometheus.Version }}"}`, join, `{a: ""}`},
 		"branches that are no YAML before": {"\n    a:\n    {{kurl if .Installer.Spec.Rook.BlockDeviceFilter }}\n    - {{kurl .Installer.Spec.Rook.BlockDeviceFilter }}\n    {{kurl else}}\n    - .*\n    {{kurl end}}", join,
 			`{a: ["sd[b-z]"]}`},

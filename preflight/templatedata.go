@@ -36,7 +36,7 @@ func templateData(n Node, i *spec.Installer) map[string]any {
 // the type has them so.
 func goNames(key string) []string {
 	names := []string{strings.ToUpper(key[:1]) + key[1:]}
-	for abbreviation, capitals := range map[string]string{"ui": "UI", "aws": "AWS", "ufw": "UFW", "rke2": "RKE2", "k3s": "K3S", "openebs": "OpenEBS", "ipv6": "IPv6"} {
+	for abbreviation, capitals := range map[string]string{"ui": "UI", "aws": "AWS", "ufw": "UFW", "http": "HTTP", "https": "HTTPS", "tls": "TLS", "rke2": "RKE2", "k3s": "K3S", "openebs": "OpenEBS", "ipv6": "IPv6"} {
 		if rest, ok := strings.CutPrefix(key, abbreviation); ok && (rest == "" || rest[0] >= 'A' && rest[0] <= 'Z') {
 			names = append(names, capitals+rest)
 		}

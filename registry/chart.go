@@ -3,7 +3,6 @@ package registry
 import (
 	"archive/tar"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +11,10 @@ import (
 
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/bundle/ocilayout"
 	directives "github.com/sealift/sealift/manifest"
 )
 
@@ -72,27 +69,17 @@ func newChart(a *bundle.Archive, e bundle.Entry) (image, error) {
 	if err != nil {
 		return image{}, fmt.Errorf("the chart's Chart.yaml: %w", err)
 	}
-	i := image{kind: KindChart, repository: "charts/" + chart.Name, tag: strings.ReplaceAll(chart.Version, "+", "_"), file: e.Path} // as Helm writes tags
+	i := image{kind: KindChart, repository: "charts/" + chart.Name, tag: tagOf(chart.Version)}
 	i.ref = i.repository + ":" + chart.Version
 	if _, err := reference.ParseNamed("registry.example/" + i.repository + ":" + i.tag); err != nil {
 		return i, fmt.Errorf("name %q and version %q of its Chart.yaml cannot be those of a repository and a tag: %w", chart.Name, chart.Version, err)
 	}
-	parts := []ocispec.Descriptor{
-		{MediaType: chartConfig, Digest: digest.FromBytes(config), Size: int64(len(config))},
-		{MediaType: chartContent, Digest: digest.NewDigestFromEncoded(digest.SHA256, e.SHA256), Size: e.Size},
-	}
-	written, err := json.Marshal(ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: parts[0], Layers: parts[1:],
+	i.files = map[digest.Digest]string{digestOf(e): e.Path}
+	err = i.compose(config, ocispec.Manifest{
+		Config: ocispec.Descriptor{MediaType: chartConfig}, Layers: []ocispec.Descriptor{{MediaType: chartContent, Digest: digestOf(e), Size: e.Size}},
 		Annotations: map[string]string{ocispec.AnnotationTitle: chart.Name, ocispec.AnnotationVersion: chart.Version},
 	})
-	if err != nil {
-		return i, err
-	}
-	root := digest.FromBytes(written)
-	i.root = ocilayout.Manifest{Descriptor: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: root, Size: int64(len(written))}}
-	i.blobs = parts
-	i.made = map[digest.Digest][]byte{parts[0].Digest: config, root: written}
-	return i, nil
+	return i, err
 }
 
 // chartFile returns the Chart.yaml of a packed chart: <name>/Chart.yaml.

@@ -12,7 +12,8 @@ import (
 // hosts lists the registries that images come from, such as registry.k8s.io.
 func hosts(images []Image, t Target) (names []string) {
 	for _, i := range images {
-		if i.Kind == KindChart { // Helm is told where charts are
+		switch i.Kind {
+		case KindChart, KindPackages, KindFiles: // people tell Helm and ORAS where they are
 			continue
 		}
 		rest := strings.TrimPrefix(strings.TrimPrefix(i.Target, t.Host+"/"), t.Prefix)

@@ -21,15 +21,15 @@ type image struct {
 	layout          *ocilayout.Layout
 	root            ocilayout.Manifest
 	blobs           []ocispec.Descriptor     // of all platforms, each once
-	file            string                   // path of its only layer in the archive, instead of a layout
+	files           map[digest.Digest]string // paths of its layers in the archive, instead of a layout
 	made            map[digest.Digest][]byte // manifest and configuration that no file has
 	attached        string                   // digest of what it is attached to, if it is a signature, an SBOM or an attestation
 }
 
 // blobPath is the path of a blob in the archive.
 func (i image) blobPath(d digest.Digest) string {
-	if i.file != "" {
-		return i.file
+	if i.layout == nil {
+		return i.files[d]
 	}
 	return i.layout.Blob(d)
 }

@@ -20,6 +20,9 @@ const (
 	Present = "present" // the registry has it
 	Missing = "missing"
 	Pushed  = "pushed"
+	Stale   = "stale"   // an earlier push brought it, and the archive does not have it
+	Removed = "removed" // it was stale
+	Kept    = "kept"    // it was stale and stays: Note says why
 )
 
 // The kinds of what is pushed.
@@ -27,7 +30,12 @@ const (
 	KindImage      = "image"
 	KindAttachment = "attachment" // a signature, an SBOM or an attestation of an image
 	KindChart      = "chart"      // of Helm
+	KindPackages   = "packages"   // of an operating system, with the metadata that makes them a repository
+	KindFiles      = "files"      // assets of a package
 )
+
+// Kinds are what Options.Only may name. Attachments go with images.
+func Kinds() []string { return []string{KindImage, KindChart, KindPackages, KindFiles} }
 
 // Image is one image of a plan or a result, or something else that is pushed.
 type Image struct {
@@ -46,6 +54,8 @@ type Image struct {
 type Summary struct {
 	Target string  `json:"target"`
 	Images []Image `json:"images"`
+	// Pruned are what earlier pushes have brought and the archive does not have: in a plan Stale, and later Removed or Kept.
+	Pruned []Image `json:"pruned,omitempty"`
 	// Bytes of blobs, each counted once: all, those to send or sent, and those that the registry copies between its repositories.
 	Total   int64 `json:"total"`
 	Send    int64 `json:"send"`
@@ -79,15 +89,10 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	images, err := readImages(a)
+	images, err := o.read(a)
 	if err != nil {
 		return nil, err
 	}
-	charts, err := readCharts(a)
-	if err != nil {
-		return nil, err
-	}
-	images = append(images, charts...)
 	client := o.client()
 	p := &Push{Summary: Summary{Target: o.Target.String(), Images: make([]Image, len(images))}, options: o, archive: a, images: images, slots: make(chan struct{}, o.Parallel), blobs: make(map[string]*blob)}
 	var mu sync.Mutex
@@ -120,6 +125,26 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 	}
 	p.count()
 	return p, nil
+}
+
+// read lists what is to be pushed.
+func (o Options) read(a *bundle.Archive) (all []image, err error) {
+	for _, one := range []struct {
+		kinds []string
+		read  func(*bundle.Archive) ([]image, error)
+	}{{[]string{KindImage}, readImages}, {[]string{KindChart}, readCharts}, {[]string{KindPackages, KindFiles}, readFiles}} {
+		if len(o.Only) > 0 && !slices.ContainsFunc(one.kinds, func(kind string) bool { return slices.Contains(o.Only, kind) }) {
+			continue
+		}
+		found, err := one.read(a)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return slices.DeleteFunc(all, func(i image) bool {
+		return len(o.Only) > 0 && i.kind != KindAttachment && !slices.Contains(o.Only, i.kind)
+	}), nil
 }
 
 // count adds up the bytes to send, and those that the registry can copy.

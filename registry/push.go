@@ -29,6 +29,7 @@ const reducedNote = "the registry refuses the image's index, because the bundle 
 func (p *Push) Run(ctx context.Context) (Summary, error) {
 	done := Summary{Target: p.Target, Images: append([]Image(nil), p.Images...), Total: p.Total}
 	var sent, mounted atomic.Int64
+	p.record(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(2 * p.options.Parallel)
 	for n, i := range p.images {

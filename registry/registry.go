@@ -1,7 +1,8 @@
 // Package registry fills a registry of the site with the images of a bundle, under the names that clusters find by a rule: the
 // registry's prefix, and then the whole name of the image. It writes the configuration with that rule for containerd, OpenShift and k3s.
 //
-// Charts are pushed as Helm does, below charts/. What upstream attached to an image goes with it: signatures, SBOMs, attestations. A registry without the referrers API gets the tags that
+// Charts are pushed as Helm does, below charts/, and OS packages and assets as artifacts that ORAS reads, below packages/ and files/. What
+// upstream attached to an image goes with it: signatures, SBOMs, attestations. A registry without the referrers API gets the tags that
 // stand for it. What a registry has is not sent again: a whole image costs one request then. Digests stay as they were.
 package registry
 
@@ -59,6 +60,10 @@ func (t Target) repository(upstream string) string { return t.Host + "/" + t.pat
 // Options say how a registry is reached.
 type Options struct {
 	Target Target
+	// Only are the Kinds that are pushed; nil means all.
+	Only []string
+	// Record keeps a list of what was pushed in the registry, for Prune.
+	Record bool
 	// Transport carries the requests; nil means http.DefaultTransport.
 	Transport http.RoundTripper
 	// Keychain returns credentials; nil means those of docker login and podman login, or anonymous access.

@@ -35,11 +35,15 @@ func (s *Server) getBundle(w http.ResponseWriter, r *http.Request) error {
 		return problem(http.StatusNotFound, "the name of a bundle is <id>.tar.gz")
 	}
 	query := r.URL.Query()
-	lean, err := wantsLean(query)
-	if err != nil {
+	q := planKey{since: query.Get("since")}
+	var err error
+	if q.lean, err = wants(query, "lean"); err != nil {
 		return err
 	}
-	return s.sendBundle(w, r, id, planKey{since: query.Get("since"), lean: lean})
+	if q.patch, err = wants(query, "patch"); err != nil {
+		return err
+	}
+	return s.sendBundle(w, r, id, q)
 }
 
 // getSupplement sends several packages in one archive.

@@ -69,8 +69,8 @@ func cost(r *http.Request) int {
 
 type releaseKey struct{}
 
-// withRelease removes the release from /version/<release>/… and /bundle/version/<release>/…, and keeps it in the request's
-// context.
+// withRelease removes the release from /version/<release>/…, /bundle/version/<release>/… and /installer/version/<release>, and keeps it
+// in the request's context.
 func withRelease(r *http.Request, clean string) (*http.Request, error) {
 	prefix, rest := "/", ""
 	switch {
@@ -78,18 +78,20 @@ func withRelease(r *http.Request, clean string) (*http.Request, error) {
 		rest = strings.TrimPrefix(clean, "/version/")
 	case strings.HasPrefix(clean, "/bundle/version/"):
 		prefix, rest = "/bundle/", strings.TrimPrefix(clean, "/bundle/version/")
+	case strings.HasPrefix(clean, "/installer/version/"):
+		prefix, rest = "/installer/", strings.TrimPrefix(clean, "/installer/version/")
 	}
 	folder := ""
 	if rest != "" {
 		name, below, ok := strings.Cut(rest, "/")
-		if !ok && prefix != "/" {
+		if !ok && prefix == "/bundle/" {
 			return nil, problem(http.StatusNotFound, "the path needs the id of an Installer after the release")
 		}
 		var err error
 		if folder, err = release.KURLFolder("dist", name); err != nil {
 			return nil, problem(http.StatusBadRequest, err.Error())
 		}
-		clean = prefix + below
+		clean = path.Clean(prefix + below)
 	}
 	r = r.WithContext(context.WithValue(r.Context(), releaseKey{}, folder))
 	u := *r.URL

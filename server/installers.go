@@ -13,11 +13,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/diag"
-	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -187,18 +185,6 @@ func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	writeJSON(w, http.StatusOK, "application/json", validated{ID: d.digest[:spec.IDLength], Installer: string(plan.installer), Size: plan.Size(), Index: plan.Digest, Warnings: d.parsed.Check()})
-	return nil
-}
-
-func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
-	d, err := s.loadInstaller(r.Context(), connlimit.Key(s.client(r)), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/yaml")
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("ETag", `"`+d.sum+`"`)
-	httprange.Serve(w, r, time.Time{}, bytes.NewReader(d.text))
 	return nil
 }
 

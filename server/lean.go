@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// leanTime is how long a request waits for lean layers to be made. Proxies before a server often allow a minute.
-const leanTime = 40 * time.Second
+// makingTime is how long a request waits for lean layers or patches to be made. Proxies before a server often allow a minute.
+const makingTime = 40 * time.Second
 
 // compressing is the answer while lean layers are made. Clients try again.
 func compressing() *Problem {
@@ -19,14 +19,14 @@ func compressing() *Problem {
 	return p
 }
 
-// wantsLean reports whether a request asks for lean layers: ?lean, or ?lean=true.
-func wantsLean(query url.Values) (bool, error) {
-	if !query.Has("lean") || query.Get("lean") == "" {
-		return query.Has("lean"), nil
+// wants reports whether a request asks for something by name: ?lean, or ?lean=true.
+func wants(query url.Values, name string) (bool, error) {
+	if !query.Has(name) || query.Get(name) == "" {
+		return query.Has(name), nil
 	}
-	wanted, err := strconv.ParseBool(query.Get("lean"))
+	wanted, err := strconv.ParseBool(query.Get(name))
 	if err != nil {
-		return false, problem(http.StatusBadRequest, "lean must be true or false")
+		return false, problem(http.StatusBadRequest, name+" must be true or false")
 	}
 	return wanted, nil
 }
@@ -38,8 +38,8 @@ func (p *plans) compress(ctx context.Context, q planKey) error {
 	if spool == nil {
 		return problem(http.StatusNotFound, "this server compresses no layers; request the bundle without lean")
 	}
-	q.lean, q.since = false, ""
-	ctx, cancel := context.WithTimeoutCause(ctx, leanTime, compressing())
+	q.lean, q.patch, q.since = false, false, ""
+	ctx, cancel := context.WithTimeoutCause(ctx, makingTime, compressing())
 	defer cancel()
 	_, err := share(ctx, &p.flight, "compress "+q.document.sum+" "+q.folder, func() (bool, error) {
 		_, reader, err := p.open(p.ctx, q)

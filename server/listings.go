@@ -87,9 +87,10 @@ const maxCatalogues = 8 << 20
 
 // catalogue is the content of a release, as the pages and /api/packages show it.
 type catalogue struct {
-	index release.Index
-	text  []byte // in JSON
-	made  time.Time
+	index    release.Index
+	text     []byte // in JSON
+	versions []byte // of each add-on, in JSON
+	made     time.Time
 }
 
 // catalogue returns the content of the release in a folder. It reads the store once for all requests within a moment.
@@ -110,8 +111,12 @@ func (s *Server) catalogue(ctx context.Context, folder string) (*catalogue, erro
 		if err != nil {
 			return nil, errors.New("encode the index of the release: " + err.Error())
 		}
-		made := &catalogue{index, text, time.Now()}
-		s.catalogues.put(folder, made, 3*int64(len(text))+1<<10)
+		versions, err := encodeJSON(versionsOf(index))
+		if err != nil {
+			return nil, errors.New("encode the versions of the release: " + err.Error())
+		}
+		made := &catalogue{index, text, versions, time.Now()}
+		s.catalogues.put(folder, made, 3*int64(len(text))+int64(len(versions))+1<<10)
 		return made, nil
 	})
 }

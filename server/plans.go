@@ -49,6 +49,7 @@ type planKey struct {
 	names    []string // only these packages, and nothing else
 	since    string   // digest of the index of an earlier bundle
 	lean     bool     // with lean layers
+	patch    bool     // with patches of the files of that earlier bundle
 }
 
 // plan is a cached plan of a bundle.
@@ -95,13 +96,18 @@ func (p *plans) get(ctx context.Context, q planKey) (*plan, error) {
 	for _, a := range addOns {
 		versions[a.Name] = a.Version
 	}
-	key := fmt.Sprintf("%s %q %q %q %s %t", q.document.sum, versions, q.folder, q.names, q.since, q.lean)
+	key := fmt.Sprintf("%s %q %q %q %s %t %t", q.document.sum, versions, q.folder, q.names, q.since, q.lean, q.patch)
 	if known := p.remembered(ctx, key); known != nil {
 		p.server.metrics.planned.WithLabelValues("yes").Inc()
 		return known, nil
 	}
 	if q.lean {
 		if err := p.compress(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	if q.patch {
+		if err := p.makePatches(ctx, q); err != nil {
 			return nil, err
 		}
 	}
@@ -175,6 +181,14 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q planKey, v
 		if request.Since, err = p.since(ctx, q.since); err != nil {
 			return nil, err
 		}
+	}
+	if q.patch {
+		had, err := p.openEarlier(p.ctx, packages, request.Since)
+		defer func() { _ = had.close() }() // opened for reading only
+		if err != nil {
+			return nil, err
+		}
+		request.Patches = &had.Earlier
 	}
 	if made.Plan, err = assemble.Prepare(p.ctx, request); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/connlimit"
@@ -61,6 +62,8 @@ func asProblem(err error) *Problem {
 		return problem(http.StatusTooManyRequests, err.Error()+"; wait until some end")
 	case errors.Is(err, lean.ErrBusy):
 		return compressing()
+	case errors.Is(err, delta.ErrBusy):
+		return patching()
 	case errors.Is(err, store.ErrReadOnly):
 		return problem(http.StatusForbidden, "the store of this server is read-only; put the Installer there by other means")
 	case errors.Is(err, fs.ErrNotExist):

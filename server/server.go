@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
@@ -39,6 +40,8 @@ type Options struct {
 	KeepPreflight bool
 	// Lean makes and keeps lean forms of layers, for clients that ask for them. nil refuses these.
 	Lean *lean.Spool
+	// Patches makes and keeps patches, for clients that ask for them. nil refuses these.
+	Patches *delta.Spool
 	// Commands are the commands of the nodes' sealift that scripts may run: install, join, upgrade.
 	Commands []string
 	// URL is the URL by which clients reach the server, such as https://sealift.example.com. If empty, the request's Host
@@ -182,6 +185,7 @@ type route struct {
 
 func (s *Server) routes() []route {
 	return []route{
+		{method: "GET", pattern: "/installer", handle: s.getVersions},
 		{method: "POST", pattern: "/installer", handle: s.postInstaller, audited: true},
 		{method: "PUT", pattern: "/installer/{name}", handle: s.putInstaller, audited: true},
 		{method: "POST", pattern: "/installer/validate", handle: s.validateInstaller},

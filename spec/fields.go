@@ -179,6 +179,11 @@ func serviceSections() []section {
 			{key: "resticRequiresPrivileged", is: boolean},
 			{key: "resticTimeout", is: text},
 			{key: "serverFlags", is: list},
+			// Sealift's own
+			{key: "bucketFrom", is: text},
+			{key: "volumes", is: boolean},
+			{key: "schedule", is: text},
+			{key: "keep", is: text},
 		}},
 	}
 }

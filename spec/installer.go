@@ -36,10 +36,10 @@ func (p *parser) installer(root *yaml.Node) *Installer {
 	}
 	fields := p.fields(i, root, "the document", topLevel()...)
 	if i.APIVersion = KurlAPIVersion; !p.legacy {
-		i.APIVersion = p.oneOf(root, fields, "apiVersion", APIVersion, KurlAPIVersion)
+		i.APIVersion = p.oneOf(i, root, fields, "apiVersion", KurlAPIVersion, APIVersion, KurlAPIVersion)
 	}
 	if fields["kind"] != nil || !p.legacy {
-		p.oneOf(root, fields, "kind", Kind)
+		p.oneOf(i, root, fields, "kind", Kind, Kind)
 	}
 	if metadata := fields["metadata"]; metadata != nil && p.IsMapping(metadata, "metadata") {
 		if name := p.fields(i, metadata, "metadata", metadataKeys()...)["name"]; name != nil {
@@ -47,6 +47,7 @@ func (p *parser) installer(root *yaml.Node) *Installer {
 		}
 	}
 	switch spec := fields["spec"]; {
+	case p.partial && spec != nil && spec.ShortTag() == "!!null": // changes nothing, as in kURL
 	case spec == nil || len(spec.Content) == 0:
 		p.Errorf(p.Pos(root), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is missing or empty")
 	case p.IsMapping(spec, "spec"):
@@ -72,11 +73,13 @@ func (p *parser) fields(i *Installer, n *yaml.Node, what string, known ...string
 	return values
 }
 
-func (p *parser) oneOf(root *yaml.Node, fields map[string]*yaml.Node, key string, allowed ...string) string {
+// oneOf returns the value of a key of the document, or missing if the document lacks the key: kURL's API reads documents that have only
+// a spec.
+func (p *parser) oneOf(i *Installer, root *yaml.Node, fields map[string]*yaml.Node, key, missing string, allowed ...string) string {
 	n := fields[key]
 	if n == nil {
-		p.Errorf(p.Pos(root), "write "+key+": "+allowed[0], "%s is missing", key)
-		return ""
+		p.migrated(i, root, "write "+key+": "+missing, "%s is missing", key)
+		return missing
 	}
 	got := p.Text(n, key)
 	if !slices.Contains(allowed, got) {
@@ -173,7 +176,7 @@ func (p *parser) section(i *Installer, key, body *yaml.Node) {
 // version keeps the text as written: 1.20 is a version, not the number 1.2.
 func (p *parser) version(key string, n *yaml.Node) string {
 	v := p.Text(n, key+".version")
-	if n.Kind == yaml.ScalarNode && !addOnVersion.MatchString(v) {
+	if n.Kind == yaml.ScalarNode && (!addOnVersion.MatchString(v) || n.ShortTag() == "!!bool") {
 		p.Errorf(p.Pos(n), "name a version such as 1.36.3, or remove the add-on", "bad version %q of %s", v, key)
 	}
 	return v
@@ -210,7 +213,8 @@ func (p *parser) listedOption(options Options, s section, name, n *yaml.Node) {
 // plainInteger matches numbers that all versions of YAML read equally: not 0110, 0x6e or 1_10.
 var plainInteger = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
-var slashSize = regexp.MustCompile(`^/?[0-9]{1,3}$`)
+// slashSize matches a prefix length from 1 to 128. Empty text is no length: kURL's web page writes it for a field that nobody filled in.
+var slashSize = regexp.MustCompile(`^$|^/?([1-9][0-9]?|1[01][0-9]|12[0-8])$`)
 
 // read returns the value of a node that has type t, or false if the node has another type.
 func (t fieldType) read(n *yaml.Node) (any, bool) {

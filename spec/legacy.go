@@ -39,6 +39,8 @@ func oldOptions() []oldOption {
 		{section: "docker", option: "additionalNoProxy", toSection: "kurl", to: "additionalNoProxyAddresses", words: true},
 		{section: "docker", option: "noDocker", why: "Sealift installs no Docker; leave it out"},
 		{section: "ekco", option: "shouldDisableRebootService", to: "shouldDisableRebootServices"},
+		{section: "ekco", option: "nodeUnreachableTolerationDuration", to: "nodeUnreachableToleration"}, // in kURL's documents of 2020
+		{section: "ekco", option: "rook", why: "EKCO adds nodes to Rook unless ekco.rookShouldUseAllNodes is true; leave it out"},
 		{section: "kurl", option: "excludeBuiltinPreflights", to: "excludeBuiltinHostPreflights"},
 		{section: "kurl", option: "preflightIgnore", to: "hostPreflightIgnore"},
 		{section: "kurl", option: "preflightIgnoreWarnings", why: "a warning stops nothing; leave it out"},

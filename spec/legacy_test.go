@@ -62,9 +62,15 @@ func TestFormsOfV1Beta1AreMigrated(t *testing.T) {
 		"additionalNoProxy beside new": {legacyInstaller(k + "  docker: {version: '', additionalNoProxy: b}\n  kurl: {additionalNoProxyAddresses: [a]}\n"), "  kurl: {additionalNoProxyAddresses: [a, b]}\n"},
 		"noDocker":                     {legacyInstaller(k + "  docker: {version: '', noDocker: true}\n"), ""},
 		"shouldDisableRebootService":   {legacyInstaller(k + "  ekco: {version: 0.28.14, shouldDisableRebootService: true}\n"), "  ekco: {version: 0.28.14, shouldDisableRebootServices: true}\n"},
+		"EKCO of 2020":                 {legacyInstaller(k + "  ekco: {version: v0.1.0, nodeUnreachableTolerationDuration: 1h, rook: {shouldMaintainStorageNodes: true}}\n"), "  ekco: {version: v0.1.0, nodeUnreachableToleration: 1h}\n"},
 		"installCLI and useRestic":     {legacyInstaller(k + "  velero: {version: 1.18.2, installCLI: false, useRestic: true}\n"), "  velero: {version: 1.18.2, disableCLI: true, disableRestic: false}\n"},
 		"checks by their old names":    {legacyInstaller(k + "  kurl: {excludeBuiltinPreflights: true, preflightIgnore: true, preflightIgnoreWarnings: true, task: reset}\n"), "  kurl: {excludeBuiltinHostPreflights: true, hostPreflightIgnore: true}\n"},
 		"firewalld below kurl":         {legacyInstaller(k + "  kurl: {bypassFirewalldWarning: true, hardFailOnFirewalld: false}\n  firewalldConfig: {hardFailOnFirewalld: true}\n"), "  kurl: {}\n  firewalldConfig: {hardFailOnFirewalld: true, bypassFirewalldWarning: true}\n"},
+		"only a spec":                  {"spec:\n" + k, ""},
+		"only metadata and a spec":     {"metadata:\n  name: stable\nspec:\n" + k, ""},
+		"no kind, today's version":     {"apiVersion: cluster.kurl.sh/v1beta1\nspec:\n" + k, ""},
+		"no version of the API":        {"kind: Installer\nspec:\n" + k, ""},
+		"an empty version without one": {"spec:\n" + k + "  contour: {version: \"\"}\n", ""},
 		"old options in lower case":    {legacyInstaller(k + "  rook: {version: 1.19.7, storageclass: default, cephpoolreplicas: 3}\n"), "  rook: {version: 1.19.7, storageClassName: default, cephReplicaCount: 3}\n"},
 		"old options in today's kind":  {strings.Replace(legacyInstaller(k+"  rook: {version: 1.19.7, storageClass: default}\n"), spec.LegacyAPIVersion, spec.KurlAPIVersion, 1), "  rook: {version: 1.19.7, storageClassName: default}\n"},
 		"an empty version in today's":  {strings.Replace(legacyInstaller(k+"  contour: {version: \"\"}\n  goldpinger: {version: \"\"}\n"), spec.LegacyAPIVersion, spec.KurlAPIVersion, 1), ""},
@@ -98,6 +104,23 @@ installer.yaml:9:10: warning: kurl.task has no effect (it named a task of kURL's
 	}
 }
 
+// kURL's API reads documents that have only a spec.
+func TestMissingVersionAndKindAreReported(t *testing.T) {
+	i := parse(t, "# comment\nspec:\n"+k)
+	if i.APIVersion != spec.KurlAPIVersion {
+		t.Errorf("API version %q", i.APIVersion)
+	}
+	const want = `installer.yaml:2:1: warning: apiVersion is missing (write apiVersion: cluster.kurl.sh/v1beta1)
+installer.yaml:2:1: warning: kind is missing (write kind: Installer)`
+	var got []string
+	for _, f := range i.Check() {
+		got = append(got, f.Error())
+	}
+	if strings.Join(got, "\n") != want {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+}
+
 func TestV1Beta1KeepsItsMistakes(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"an option that never was":       {legacyInstaller(k + "  weave: {version: 2.6.5, encrypt: true}\n"), `weave has no option "encrypt"`},
@@ -125,7 +148,7 @@ func TestSalvageNamesOmissions(t *testing.T) {
 	if i.APIVersion != spec.KurlAPIVersion || len(i.AddOns) != 2 || len(i.AddOn("kubernetes").Options) != 0 || i.AddOn("flannel").Options["podCIDR"] != "10.1.0.0/16" {
 		t.Errorf("got %+v", i)
 	}
-	if len(lost) != 5 { // apiVersion, two options, flannel's version, a key
+	if len(lost) != 4 { // two options, flannel's version, a key
 		t.Errorf("lost %v", lost)
 	}
 	if _, _, err := spec.Salvage("i", strings.NewReader("- a\n")); err == nil {

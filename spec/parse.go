@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ func Load(path string) (*Installer, error) {
 	return Parse(path, f)
 }
 
-// Parse reads an Installer. name stands for the document in positions. If the document is invalid, the error is a diag.Errors
+// Parse reads an Installer. A document without an API version is one of kURL's, and its kind may be missing. name stands for the document in positions. If the document is invalid, the error is a diag.Errors
 // with its mistakes, a hundred at most. Any other error is a read error of r.
 func Parse(name string, r io.Reader) (*Installer, error) {
 	var p parser
@@ -42,14 +43,13 @@ func Parse(name string, r io.Reader) (*Installer, error) {
 }
 
 // Salvage reads the valid parts of an Installer with mistakes. lost names each part that it left out, such as an option that does not
-// exist or has a wrong type. An add-on without a version, or with a bad one, has the version "". The document may lack its API version and
-// kind. The error is a diag.Errors if the document is not YAML that Parse reads, or not a mapping.
+// exist or has a wrong type. An add-on without a version, or with a bad one, has the version "". The error is a diag.Errors if the document is not YAML that Parse reads, or not a mapping.
 func Salvage(name string, r io.Reader) (i *Installer, lost []diag.Finding, err error) {
 	var p parser
 	if i, err = p.read(name, r); err != nil {
 		return nil, nil, err
 	}
-	if i.APIVersion != APIVersion {
+	if i.APIVersion != APIVersion { // another one, which is among the lost parts
 		i.APIVersion = KurlAPIVersion
 	}
 	for n, a := range i.AddOns {
@@ -70,6 +70,9 @@ func (p *parser) read(name string, r io.Reader) (*Installer, error) {
 	if len(data) > MaxSize {
 		p.Errorf(diag.Pos{File: name}, "", "larger than %d bytes", MaxSize)
 		return nil, p.Err()
+	}
+	if p.partial && len(bytes.TrimSpace(data)) == 0 {
+		return &Installer{}, nil // changes nothing, as in kURL
 	}
 	root := p.Mapping(data)
 	if root == nil {

@@ -121,6 +121,11 @@ func TestParseRefuses(t *testing.T) {
 		"text for a number":            {document("  contour: {version: 1, httpPort: http}\n"), `i:4:35: error: contour.httpPort must be a whole number`},
 		"text for a list":              {document("  velero: {version: 1, serverFlags: a}\n"), `i:4:37: error: velero.serverFlags must be a list of strings`},
 		"a range that is an address":   {document("  flannel: {version: 1, podCIDRRange: 10.0.0.0/8}\n"), `i:4:39: error: flannel.podCIDRRange must be a prefix length such as /20`},
+		"a range without bits":         {document("  flannel: {version: 1, podCIDRRange: 0}\n"), `i:4:39: error: flannel.podCIDRRange must be a prefix length such as /20`},
+		"a range with too many bits":   {document("  kubernetes: {version: 1, serviceCidrRange: /129}\n"), `i:4:46: error: kubernetes.serviceCidrRange must be a prefix length such as /20`},
+		"a range of a blank":           {document("  weave: {version: 1, podCidrRange: ' '}\n"), `i:4:37: error: weave.podCidrRange must be a prefix length such as /20`},
+		"a range with two slashes":     {document("  weave: {version: 1, podCidrRange: //20}\n"), `i:4:37: error: weave.podCidrRange must be a prefix length such as /20`},
+		"a version that is a boolean":  {document("  docker: {version: true}\n"), `i:4:21: error: bad version "true" of docker (name a version such as 1.36.3, or remove the add-on)`},
 		"words for commands":           {document("  iptablesConfig: {iptablesCmds: [a]}\n"), `i:4:34: error: iptablesConfig.iptablesCmds must be a list of commands, each a list of words`},
 		"several mistakes at once": {"apiVersion: sealift.dev/v1\nkind: Instaler\nspec:\n  flannel: {podCDIR: x}\n  kurl: {airgap: 1}\n",
 			`i:2:7: error: unknown kind "Instaler" (write Installer)` + "\n" +

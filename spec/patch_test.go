@@ -43,6 +43,7 @@ func TestPatchOverridesOptions(t *testing.T) {
 		"removed, then chosen":       {[]string{"  flannel: {version: \"\"}\n", "  flannel: {version: a}\n"}, strings.Replace(base, "  flannel: {version: 0.26.7}\n", "", 1) + "  flannel: {version: a}\n"},
 		"an add-on that is new":      {[]string{"  metricsServer: {version: 0.9.0}\n"}, base + "  metricsServer: {version: 0.9.0}\n"},
 		"settings that are new":      {[]string{"  ufw: {disableUFW: true}\n"}, base + "  ufwConfig: {disableUFW: true}\n"},
+		"no option":                  {[]string{""}, base},
 		"another spelling":           {[]string{"  Flannel: {version: \"1\"}\n"}, strings.Replace(base, "0.26.7", "\"1\"", 1)},
 		"several, the last one wins": {[]string{"  flannel: {version: a, podCIDR: x}\n", "  flannel: {version: b}\n"}, strings.Replace(base, "{version: 0.26.7}", "{version: b, podCIDR: x}", 1)},
 	} {
@@ -63,6 +64,28 @@ func TestPatchOverridesOptions(t *testing.T) {
 				t.Errorf("the Installer itself changed (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// kURL's installermerge takes an empty file and a patch without a spec.
+func TestEmptyPatchChangesNothing(t *testing.T) {
+	for _, text := range []string{"", " \n\n", "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata:\n  name: base\nspec:\n", "spec:\n  kubernetes:\n"} {
+		p, err := spec.ParsePatch("patch.yaml", strings.NewReader(text))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		got, err := parse(t, document(base)).Merge(p)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if diff := cmp.Diff(parse(t, document(base)), got, cmpopts.IgnoreTypes(diag.Pos{}, []diag.Finding{})); diff != "" {
+			t.Errorf("%q: (-want +got)\n%s", text, diff)
+		}
+	}
+	if _, err := spec.ParsePatch("patch.yaml", strings.NewReader("apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\n")); err == nil {
+		t.Error("a patch without the key spec is one")
 	}
 }
 

@@ -14,7 +14,7 @@ const SchemaID = "https://sealift.dev/schema/installer-v1.json"
 type object map[string]any
 
 // Schema returns the JSON schema (2020-12) of an Installer, for editors and other validators. It accepts everything that Parse accepts in
-// the forms of today: LegacyAPIVersion, old options and empty versions are only for Parse. It cannot express two rules of Parse: two
+// the forms of today: LegacyAPIVersion, a missing API version or kind, old options and empty versions are only for Parse. It cannot express two rules of Parse: two
 // spellings of one key, and options with the same variable.
 func Schema() ([]byte, error) {
 	keys := object{}

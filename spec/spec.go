@@ -103,6 +103,14 @@ func IsName(text string) bool { return addOnKey.MatchString(text) }
 // IsVersion reports whether text can be the version of an add-on, which is the name of a folder.
 func IsVersion(text string) bool { return addOnVersion.MatchString(text) }
 
+// Key returns the key in a spec for the folder of an add-on: certManager for cert-manager. An add-on that kURL does not list has its name.
+func Key(name string) string {
+	if s, listed := known(name); listed {
+		return s.key
+	}
+	return name
+}
+
 // Listed reports whether kURL lists key, in any spelling.
 func Listed(key string) bool {
 	_, listed := known(key)

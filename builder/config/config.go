@@ -23,6 +23,11 @@
 //	      signedMetadata: false               # whether the index is also signed
 //	      mirrorList: false                   # whether the URL is a list of mirrors
 //	      architectures: [x86_64]             # default: whichever is asked for
+//	signatures:                               # that images must have; see cosign.Policy
+//	  ghcr.io/example:
+//	    keys: [example.pub]
+//	licenses:
+//	  forbidden: [AGPL-3.0-only]              # of host packages; SPDX identifiers, as in bills of materials
 package config
 
 import (
@@ -39,7 +44,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/builder/hostpkg"
+	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/manifest"
@@ -57,6 +64,10 @@ type Config struct {
 	Targets []hostpkg.Target // in order of their names
 	// DefaultTargets names the targets that are built if --target is not given.
 	DefaultTargets []string
+	// Signatures says whose signatures images must have.
+	Signatures cosign.Policy
+	// ForbiddenLicenses are SPDX identifiers of licenses that no host package may have.
+	ForbiddenLicenses []string
 }
 
 // Default returns the configuration without a file: no mirrors, and the built-in targets. Only Debian's are built by
@@ -108,7 +119,7 @@ func Parse(name string, r io.Reader) (Config, error) {
 	}
 	c := Default()
 	if root := p.Mapping(data); root != nil {
-		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets")
+		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets", "signatures", "licenses")
 		if n := fields["mirrors"]; n != nil {
 			c.Mirrors = p.mirrors(n)
 		}
@@ -117,6 +128,12 @@ func Parse(name string, r io.Reader) (Config, error) {
 		}
 		if n := fields["defaultTargets"]; n != nil {
 			c.DefaultTargets = p.defaultTargets(n, c)
+		}
+		if n := fields["signatures"]; n != nil {
+			c.Signatures = cosign.ReadPolicy(&p.Reader, n)
+		}
+		if n := fields["licenses"]; n != nil {
+			c.ForbiddenLicenses = p.licenses(n)
 		}
 	}
 	if err := p.Err(); err != nil {
@@ -176,6 +193,23 @@ func (p *parser) targets(n *yaml.Node, targets []hostpkg.Target) []hostpkg.Targe
 	}
 	slices.SortFunc(targets, func(a, b hostpkg.Target) int { return strings.Compare(a.Name, b.Name) })
 	return targets
+}
+
+func (p *parser) licenses(n *yaml.Node) []string {
+	if !p.IsMapping(n, "licenses") {
+		return nil
+	}
+	forbidden := p.Fields(n, "licenses", "forbidden")["forbidden"]
+	if forbidden == nil {
+		return nil
+	}
+	list := p.texts(forbidden, "forbidden")
+	for i, id := range list {
+		if !license.IsIdentifier(id) {
+			p.Errorf(p.Pos(forbidden.Content[i]), diag.DidYouMean(id, license.Identifiers(), "known: ")+", or LicenseRef-…", "no host package has the license %q: bills of materials have SPDX identifiers", id)
+		}
+	}
+	return list
 }
 
 func (p *parser) defaultTargets(n *yaml.Node, c Config) []string {

@@ -112,6 +112,8 @@ func TestMistakesNameTheirPosition(t *testing.T) {
 		want []string // beginnings of the findings, in order
 	}{
 		"an unknown section":         {"mirors: {}\n", []string{`sealift.yaml:1:1: error: unknown key "mirors" in the configuration (did you mean "mirrors"?)`}},
+		"a license of no package":    {"licenses: {forbidden: [MIT, AGPL-3.0]}\n", []string{`sealift.yaml:1:29: error: no host package has the license "AGPL-3.0"`}},
+		"a short name of an image":   {"signatures: {busybox: {unsigned: true}}\n", []string{`sealift.yaml:1:14: error: signatures: "busybox" is not the beginning of a repository's name`}},
 		"a key given twice":          {"mirrors: {}\nmirrors: {}\n", []string{"sealift.yaml:2:1: error:"}},
 		"a bad rule beside another":  {"mirrors:\n  https://a/: b\n  quay.io/: c\n", []string{"sealift.yaml:2:3: error: mirror \"https://a/\"", "sealift.yaml:3:3: error: mirror \"quay.io/\""}},
 		"an unknown field":           {"targets:\n  a-1:\n    base: [apt]\n    source: []\n", []string{"sealift.yaml:2:3: error: target a-1 has no sources", `sealift.yaml:4:5: error: unknown key "source" in target a-1`}},
@@ -179,6 +181,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("targets:\n  a: [b]\nmirrors: {a: {b: c}}\n")
 	f.Add("mirrors: null\ntargets: ~\n")
 	f.Add("? [a]\n: b\n")
+	f.Add("signatures: {a.b: {keys: ['-----BEGIN', x.pub], identities: [{issuer: a}], trustedRoot: '{', attestations: [b], unsigned: true}, '*': []}\nlicenses: {forbidden: [MIT]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := config.Parse("sealift.yaml", strings.NewReader(text))
 		if err != nil {

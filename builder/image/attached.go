@@ -14,9 +14,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -109,6 +111,22 @@ func (s *Source) attach(ctx context.Context, r *Resolved, find func(ctx context.
 		}
 	}
 	return nil
+}
+
+// Signed returns the image with what is attached to it, as far as that is in the cache.
+func (s *Source) Signed(r Resolved) cosign.Image {
+	i := cosign.Image{Ref: r.Ref, Digest: r.Root.Digest, Read: func(d digest.Digest) ([]byte, error) {
+		if err := check(Descriptor{Digest: d.String()}); err != nil {
+			return nil, err
+		}
+		return s.options.Cache.Read(d.Encoded(), maxManifest)
+	}}
+	for _, a := range r.Attached {
+		if a.Subject == r.Root.Digest {
+			i.Attached = append(i.Attached, digest.Digest(a.Digest))
+		}
+	}
+	return i
 }
 
 // The annotations with which buildkit marks an attestation in an index, and names the manifest that it is about.

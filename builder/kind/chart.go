@@ -71,7 +71,7 @@ type renderedChart struct {
 
 func (k *chartKind) resolve(ctx context.Context, r *resolving) part {
 	directives := r.addOn.Manifest.Charts()
-	p := &chartPart{kind: k, imagePart: imagePart{source: k.images.source}, Charts: make([]*renderedChart, len(directives))}
+	p := &chartPart{kind: k, imagePart: imagePart{kind: k.images}, Charts: make([]*renderedChart, len(directives))}
 	for i, d := range directives {
 		r.begin(d.Pos, func() (err error) {
 			if p.Charts[i], err = k.render(ctx, r, d); err != nil {

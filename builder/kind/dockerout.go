@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
@@ -40,6 +41,7 @@ var _ interface {
 
 var _ interface {
 	part
+	warner
 	runner
 	packer
 	documenter
@@ -154,6 +156,17 @@ func (k *dockeroutKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
 	for _, i := range was.Images {
 		if _, ok := now.Image(i.Ref); !ok {
 			now.Images = append(now.Images, i)
+		}
+	}
+}
+
+// warn names base images whose signatures the policy demands: nothing is attached to what a package does not carry.
+func (p *dockeroutPart) warn(_ *manifest.File, list *diag.List) {
+	for _, d := range p.more {
+		for _, base := range d.bases {
+			if policy := p.kind.options.Signatures; policy.Demands(ocilayout.Repository(base.Ref)) {
+				list.Warnf(d.pos, "name its digest in the Dockerfile", "base image %s: %s demands its signature, and signatures of base images are not checked", base.Ref, policy.File())
+			}
 		}
 	}
 }

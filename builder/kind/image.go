@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
@@ -35,8 +36,8 @@ func newImages(o Options, source *image.Source) *imageKind {
 type imagePart struct {
 	Images []image.Resolved `json:"images,omitempty"` // in the order of the Manifest
 
-	source *image.Source
-	from   []diag.Pos // of the directive that each of Images is for
+	kind *imageKind
+	from []diag.Pos // of the directive that each of Images is for
 }
 
 var _ interface {
@@ -57,7 +58,7 @@ var _ interface {
 
 func (k *imageKind) resolve(ctx context.Context, r *resolving) part {
 	directives := r.addOn.Manifest.Images()
-	p := &imagePart{source: k.source, Images: make([]image.Resolved, len(directives))}
+	p := &imagePart{kind: k, Images: make([]image.Resolved, len(directives))}
 	for i, d := range directives {
 		p.from = append(p.from, d.Pos)
 		r.begin(d.Pos, func() (err error) {
@@ -71,6 +72,10 @@ func (k *imageKind) resolve(ctx context.Context, r *resolving) part {
 // carried resolves an image that the package carries, with what is attached to it.
 func (k *imageKind) carried(ctx context.Context, run *resolving, d manifest.Image) (image.Resolved, error) {
 	r, err := k.one(ctx, run, d)
+	if err == nil && k.options.WithoutReferrers && k.options.Signatures.Demands(ocilayout.Repository(r.Ref)) {
+		err = fmt.Errorf("image %s: %s demands its signature, and this build leaves out what is attached to images; build without --without-referrers and without --image-format docker-archive",
+			r.Ref, k.options.Signatures.File())
+	}
 	if err != nil || k.options.WithoutReferrers {
 		return r, err
 	}
@@ -188,7 +193,7 @@ func (p *imagePart) transfers() []transfer {
 	for i, img := range p.Images {
 		for _, d := range img.Blobs() {
 			list = append(list, transfer{d.Digest, d.Size, p.from[i], func(ctx context.Context) (fetch.Stored, error) {
-				return p.source.Fetch(ctx, img, d)
+				return p.kind.source.Fetch(ctx, img, d)
 			}})
 		}
 	}
@@ -198,11 +203,26 @@ func (p *imagePart) transfers() []transfer {
 // run checks what has been fetched.
 func (p *imagePart) run(ctx context.Context, wrong *faults) error {
 	for i, img := range p.Images {
-		if err := p.source.CheckPlatforms(ctx, img); err != nil {
+		if err := p.kind.source.CheckPlatforms(ctx, img); err != nil {
+			wrong.add(p.from[i], err)
+		}
+		if err := p.kind.checkSignature(img); err != nil {
 			wrong.add(p.from[i], err)
 		}
 	}
 	return nil
+}
+
+// checkSignature refuses an image without the signature that the policy demands.
+func (k *imageKind) checkSignature(r image.Resolved) error {
+	if !k.options.Signatures.Demands(ocilayout.Repository(r.Ref)) {
+		return nil
+	}
+	v, err := k.options.Signatures.Judge(k.source.Signed(r), k.options.Keyless)
+	if err == nil {
+		k.options.Log.Info("signature verified", "image", r.Ref, "by", v.By)
+	}
+	return err
 }
 
 func (p *imagePart) lock(l *lock.Lock) { lockImages(l, p.Images) }

@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/trust"
@@ -133,6 +134,10 @@ type Options struct {
 	Log       *slog.Logger
 	// WithoutReferrers leaves out what upstream has attached to images.
 	WithoutReferrers bool
+	Signatures       cosign.Policy  // that carried images must meet
+	Keyless          cosign.Keyless // verifies identities of Signatures
+	// ForbiddenLicenses are those that no host package may have.
+	ForbiddenLicenses []string
 }
 
 // Set is all kinds of directive. It may be used from several goroutines.

@@ -20,6 +20,7 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 	w.push(t, "flannel-io/flannel", "v99.0.0", "v99.1.0-amd64")
 	w.push(t, "rancher/local-path-provisioner", "v99.0.0", "v99.1.0-arm64", "master-head")
 	w.push(t, "library/busybox", "99.0.0", "99.1.0-musl", "stable", "100.0")
+	w.push(t, "networking/kube-network-policies", "v99.0.0")
 	w.push(t, "metrics-server/metrics-server", "v99.0.0")
 	w.push(t, "dns/k8s-dns-node-cache", "99.0.0", "99.1.0-rc.1")
 	w.push(t, "sealift/operator", "99.0.0")
@@ -37,6 +38,8 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		"api.github.com/repos/prometheus/prometheus/releases":                                            releasePage("v99.0.0", "v99.1.0-rc.1?"),
 		"api.github.com/repos/prometheus/alertmanager/releases":                                          releasePage("v99.0.0"),
 		"api.github.com/repos/prometheus/node_exporter/releases":                                         releasePage("v99.0.0"),
+		"api.github.com/repos/vmware-tanzu/velero/releases":                                              releasePage("v99.0.0", "v99.1.0-rc.1?"),
+		"api.github.com/repos/vmware-tanzu/velero-plugin-for-aws/releases":                               releasePage("v99.0.0"),
 		"api.github.com/repos/kubernetes-sigs/gateway-api/releases":                                      releasePage("v99.0.0", "monthly-2099.01"),
 		"charts.jetstack.io/index.yaml":                                                                  "entries: {cert-manager: [{version: v99.0.0, urls: [a]}, {version: v99.1.0-alpha.0, urls: [b]}]}\n",
 		"traefik.github.io/charts/index.yaml":                                                            "entries: {traefik: [{version: 99.0.0, urls: [a]}]}\n",
@@ -61,10 +64,10 @@ func TestShippedCatalogueIsCompared(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"cert-manager VERSION 99.0.0", "containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "descheduler CHART 99.0.0", "descheduler VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "gatekeeper VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
+		"cert-manager VERSION 99.0.0", "containerd RUNC v99.0.0", "containerd VERSION 99.0.0", "descheduler CHART 99.0.0", "descheduler VERSION 99.0.0", "flannel CNI_PLUGIN v99.0.0-flannel2", "flannel VERSION 99.0.0", "gatekeeper VERSION 99.0.0", "kube-network-policies BUSYBOX 99.1.0", "kube-network-policies VERSION 99.0.0", "kubernetes CNI_PLUGINS v99.0.0",
 		"kubernetes VERSION 1.999.0", "local-path-provisioner BUSYBOX 99.0.0", "local-path-provisioner VERSION 99.0.0", "metallb VERSION 99.0.0", "metrics-server VERSION 99.0.0", "node-local-dns VERSION 99.0.0", "object-store CHART 99.0.0", "object-store VERSION 99.0.0",
 		"operator VERSION 99.0.0", "prometheus ALERTMANAGER 99.0.0", "prometheus NODE_EXPORTER 99.0.0", "prometheus VERSION 99.0.0", "registry VERSION 99.0.0",
-		"traefik CHART 99.0.0", "traefik GATEWAY_API 99.0.0", "traefik VERSION 99.0.0", "volume-snapshots VERSION 99.0.0",
+		"traefik CHART 99.0.0", "traefik GATEWAY_API 99.0.0", "traefik VERSION 99.0.0", "velero AWS 99.0.0", "velero VERSION 99.0.0", "volume-snapshots VERSION 99.0.0",
 	} {
 		if !slices.Contains(outdated, want) {
 			t.Errorf("%s is not outdated: %q", want, outdated)

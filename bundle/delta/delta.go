@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/patch"
@@ -36,9 +37,22 @@ type Earlier struct {
 	Archives []*bundle.Archive
 	// Since says under which paths the reader of the patches has the files of Archives.
 	Since *bundle.Since
-	// Spool is a folder that keeps patches. The first one of two versions takes half a minute for a program of 80 MB.
-	Spool string
+	// Spool keeps patches. The first one of two versions takes half a minute for a program of 80 MB.
+	Spool *Spool
 }
+
+// ErrBusy reports that a spool is making a patch for somebody else.
+var ErrBusy = errors.New("another patch is being made")
+
+// Spool keeps patches in a folder, by the digests of both ends. It makes one at a time, because each takes a processor and a few hundred
+// MiB of memory meanwhile.
+type Spool struct {
+	dir    string
+	making sync.Mutex
+}
+
+// NewSpool returns a spool in a folder, which may be missing.
+func NewSpool(dir string) *Spool { return &Spool{dir: dir} }
 
 // Set is the patches of a bundle. Close it after the last read of the bundle.
 type Set struct {
@@ -57,7 +71,8 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Make makes the patches of the packages of a bundle. lean are their lean layers, as bundle.Bundle has them.
+// Make makes the patches of the packages of a bundle. lean are their lean layers, as bundle.Bundle has them. If the spool lacks a patch and
+// is busy, the error is ErrBusy.
 func (e Earlier) Make(ctx context.Context, packages, lean []*bundle.Archive) (*Set, error) {
 	m := maker{Earlier: e, set: &Set{Entries: make(map[string]bundle.Entry)}, taken: make(map[string]bool)}
 	for n, a := range packages {
@@ -70,7 +85,7 @@ func (e Earlier) Make(ctx context.Context, packages, lean []*bundle.Archive) (*S
 		}
 	}
 	var err error
-	m.set.Members, err = bundle.Render(ctx, m.files, bundle.WriteOptions{Spool: e.Spool, Plain: true})
+	m.set.Members, err = bundle.Render(ctx, m.files, bundle.WriteOptions{Spool: e.Spool.dir, Plain: true})
 	return m.set, err
 }
 
@@ -172,5 +187,5 @@ func (m *maker) patch(ctx context.Context, old, now content, name string, carrie
 
 // spoolName returns the file of the patch between two contents.
 func (m *maker) spoolName(old, now content) string {
-	return filepath.Join(m.Spool, old.plain.SHA256+"-"+now.plain.SHA256+form)
+	return filepath.Join(m.Spool.dir, old.plain.SHA256+"-"+now.plain.SHA256+form)
 }

@@ -227,7 +227,8 @@ func entry(t *testing.T, a *bundle.Archive, name string) bundle.Entry {
 func TestSpoolKeepsPatches(t *testing.T) {
 	first, second := packageOf(t, 0), packageOf(t, 1)
 	e := earlier(t, opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}})))
-	e.Spool = t.TempDir()
+	folder := t.TempDir()
+	e.Spool = delta.NewSpool(folder)
 	modified := func() map[string]string {
 		t.Helper()
 		set, err := e.Make(t.Context(), []*bundle.Archive{second}, nil)
@@ -237,7 +238,7 @@ func TestSpoolKeepsPatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := filepath.Glob(filepath.Join(e.Spool, "*"))
+		files, err := filepath.Glob(filepath.Join(folder, "*"))
 		if err != nil || len(files) != 4 { // two patches, and their descriptions
 			t.Fatalf("the spool has %q, %v", files, err)
 		}

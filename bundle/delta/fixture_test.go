@@ -125,7 +125,7 @@ func bundleOf(t *testing.T, b bundle.Bundle) []byte {
 // update returns a bundle with patches of the packages, and its archive.
 func update(t *testing.T, e delta.Earlier, b bundle.Bundle) []byte {
 	t.Helper()
-	e.Spool, b.Since = t.TempDir(), e.Since
+	e.Spool, b.Since = delta.NewSpool(t.TempDir()), e.Since
 	set, err := e.Make(t.Context(), b.Packages, b.Lean)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/patch"
 	"github.com/sealift/sealift/bundle/spool"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/transfer"
 )
@@ -42,7 +43,11 @@ func (m *maker) spooled(ctx context.Context, old, now content) (made, string, er
 	if known, err := spool.Read[made](name); err == nil {
 		return known, name, nil
 	}
-	if err := os.MkdirAll(m.Spool, 0o755); err != nil {
+	if !m.Spool.making.TryLock() {
+		return made{}, "", ErrBusy
+	}
+	defer m.Spool.making.Unlock()
+	if err := os.MkdirAll(m.Spool.dir, 0o755); err != nil {
 		return made{}, "", err
 	}
 	from, fromSize, err := m.mapped(ctx, old)
@@ -66,17 +71,14 @@ func (m *maker) spooled(ctx context.Context, old, now content) (made, string, er
 	return d, name, err
 }
 
-// mapped unpacks a content into an unlinked file, compares it with its digest, and maps it: so it takes memory only as long as there is
+// mapped unpacks a content into a file without a name, compares it with its digest, and maps it: so it takes memory only as long as there is
 // some.
 func (m *maker) mapped(ctx context.Context, c content) (data []byte, size int64, err error) {
-	f, err := os.CreateTemp(m.Spool, "patch-")
+	f, err := atomicfile.Nameless(m.Spool.dir)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, 0, err
-	}
 	if size, err = c.unpack(ctx, f); err != nil || size == 0 {
 		return nil, 0, err
 	}

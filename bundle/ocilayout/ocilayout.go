@@ -50,6 +50,16 @@ func Open(a *bundle.Archive, dir string) (*Layout, error) {
 	return open(&Layout{dir: dir, has: has, read: a.ReadFile})
 }
 
+// DockerArchives lists the docker-archives in a folder of images, which may have a layout, too.
+func DockerArchives(a *bundle.Archive, dir string) (list []bundle.Entry) {
+	for _, e := range a.Below(dir) {
+		if path.Dir(e.Path) == dir && strings.HasSuffix(e.Path, ".tar.gz") {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
 // OfPackage opens the layout of a package in an archive. A package that has its images as docker-archives is an error.
 func OfPackage(a *bundle.Archive, p bundle.PackageInfo) (*Layout, error) {
 	l, err := Open(a, path.Join(p.Dir(), "images"))

@@ -21,6 +21,8 @@ import (
 	"slices"
 
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+
+	"github.com/sealift/sealift/internal/fips"
 )
 
 // MaxSize is the maximum size of a signature or key, in bytes. Real ones have a few hundred.
@@ -57,8 +59,11 @@ func Generate() (*Key, error) {
 }
 
 // Marshal returns the private key in cosign's format: PKCS #8, encrypted with a key that scrypt derives from the
-// passphrase. An empty passphrase protects nothing.
+// passphrase. An empty passphrase protects nothing. In FIPS mode it refuses that.
 func (k *Key) Marshal(passphrase []byte) ([]byte, error) {
+	if err := fips.PrivateKeys.Refuse(); err != nil {
+		return nil, err
+	}
 	der, err := x509.MarshalPKCS8PrivateKey(k.key)
 	if err != nil {
 		return nil, fmt.Errorf("encode the private key: %w", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
@@ -15,7 +16,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -89,6 +93,7 @@ func TestSignaturesFollowRFC6979(t *testing.T) {
 }
 
 func TestPrivateKeysAreReadInEveryFormat(t *testing.T) {
+	fixture.Unapproved(t, fips.PrivateKeys)
 	key, public := fixture.SigningKey(t)
 	sealed, err := key.Marshal([]byte("open sesame"))
 	if err != nil {
@@ -184,6 +189,31 @@ func FuzzParseKey(f *testing.F) {
 		}
 		if !signature.IsEncrypted(data) { // deciding on those takes seconds of scrypt
 			_, _ = signature.ParseKey(data, nil)
+		}
+	})
+}
+
+// TestFIPSModeRefusesToEncryptKeys also checks that a key that was encrypted before can be read.
+func TestFIPSModeRefusesToEncryptKeys(t *testing.T) {
+	fixture.InFIPSMode(t, func(t *testing.T) {
+		key, _ := fixture.SigningKey(t)
+		if sealed, err := key.Marshal([]byte("open sesame")); err == nil || !strings.Contains(err.Error(), "openssl ecparam") {
+			t.Errorf("got %s, %v", sealed, err)
+		}
+		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := encrypted.Encrypt(der, []byte("open sesame"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := signature.ParseKey(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: sealed}), []byte("open sesame")); err != nil {
+			t.Errorf("an earlier key: %v", err)
 		}
 	})
 }

@@ -11,3 +11,6 @@ type commands struct{ *app.App }
 
 // Verify makes the command verify.
 func Verify(a *app.App) *cobra.Command { return commands{a}.verifyCommand() }
+
+// Inspect makes the command inspect.
+func Inspect(a *app.App) *cobra.Command { return commands{a}.inspectCommand() }

@@ -205,8 +205,15 @@ func settleBuilt(ctx context.Context, packages release.Release, outcomes []batch
 	return err
 }
 
-// podFiles are the files that pods need: sealift.yaml.
+// podFiles are the files that pods need: sealift.yaml. They get no others: keys of signatures must be in it.
 func (o buildOptions) podFiles() (map[string][]byte, error) {
+	settings, err := config.Load(o.sources.config)
+	if err != nil {
+		return nil, err
+	}
+	if files := settings.Signatures.Files(); len(files) > 0 {
+		return nil, fmt.Errorf("signatures in %s name files that pods do not have: %s; write their content in place of their names", settings.Signatures.File(), strings.Join(files, ", "))
+	}
 	name := o.sources.config
 	if name == "" {
 		name = config.FileName

@@ -2,9 +2,7 @@ package build
 
 import (
 	"fmt"
-	"io"
 	"path"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -13,20 +11,16 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/evidence"
-	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/store"
 )
 
+// inspectCommand is the inspect of nodes, and prints bills of materials and vulnerabilities, too.
 func (a commands) inspectCommand() *cobra.Command {
-	var format string
-	var entries, materials bool
+	var materials, signatures bool
+	var settings string
 	var vulnerabilities evidence.Vulnerabilities
-	cmd := &cobra.Command{
-		Use:   "inspect ARCHIVE|URL",
-		Short: "Show the content of a package or bundle",
-		Long: `Show the content of a package or bundle: images with their digests, host packages and assets with version, size and
-sha256, and with --entries every file. The command reads only the index, also from the URL of an archive in a store.
-'sealift verify' reads everything.
+	cmd := archive.Inspect(a.App)
+	cmd.Long += `
 
 With --sbom, print the bill of materials instead, SPDX 2.3 in JSON. For a bundle, the documents of its packages are
 merged.
@@ -34,45 +28,46 @@ merged.
 With --vulnerabilities, look for known vulnerabilities in the packages inside of image layers and in the Go modules of programs, and print them by
 severity, with the version that fixes them and all places. That reads the whole archive, and no network: the database is a file
 that 'sealift vulndb pull' has made. Its age comes first. What cannot be judged is listed as unknown. OpenVEX documents
-except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.`,
-		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
-  sealift inspect s3://packages/stable/flannel-0.26.7.tar.gz
-  sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
-  sealift inspect cluster.tar.gz --entries
+except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.
+
+With --signatures, list what upstream attached to each image, and which images are unsigned. If sealift.yaml has signatures,
+verify them as 'sealift build' does: the exit code is 3 if an image lacks the signature that is demanded.`
+	cmd.Example += `
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json
   sealift inspect cluster.tar.gz --vulnerabilities vulnerabilities.tar.gz --vex ours.vex.json --fail-on high
-  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := vulnerabilities.Check(); err != nil {
-				return err
-			}
-			if vulnerabilities.Database != "" {
-				return vulnerabilities.Run(cmd.Context(), a.App, args[0], format)
-			}
-			opened, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
-			if err != nil {
-				return err
-			}
-			defer opened.Close()
-			if materials {
-				return a.printMaterials(opened, args[0])
-			}
-			summary, err := archive.Summarize(opened, args[0])
-			if err != nil {
-				return err
-			}
-			if format == "json" {
-				return a.PrintJSON(summary)
-			}
-			return printSummary(a.Out, summary, entries)
-		},
+  sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz
+  sealift inspect cluster.tar.gz --signatures
+  sealift inspect cluster.tar.gz --signatures --config site/sealift.yaml -o json | jq '.images[] | select(.state != "verified")'`
+	show := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := vulnerabilities.Check(); err != nil {
+			return err
+		}
+		format := cmd.Flag("output").Value.String()
+		switch {
+		case vulnerabilities.Base != "" && vulnerabilities.Database == "" && !signatures:
+			return app.UsageError("--base needs --vulnerabilities or --signatures; see 'sealift inspect --help'")
+		case settings != "" && !signatures:
+			return app.UsageError("--config needs --signatures; see 'sealift inspect --help'")
+		case signatures:
+			return evidence.Signatures(cmd.Context(), a.App, args[0], vulnerabilities.Base, settings, format)
+		case vulnerabilities.Database != "":
+			return vulnerabilities.Run(cmd.Context(), a.App, args[0], format)
+		case !materials:
+			return show(cmd, args)
+		}
+		opened, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		return a.printMaterials(opened, args[0])
 	}
-	cmd.Flags().BoolVar(&entries, "entries", false, "also list every file")
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
+	cmd.Flags().BoolVar(&signatures, "signatures", false, "list the signatures of images, and verify those that sealift.yaml demands")
+	cmd.Flags().StringVar(&settings, "config", "", "with --signatures: the file that demands them (default: sealift.yaml of the working directory)")
 	vulnerabilities.Flags(cmd)
-	app.AddOutputFlag(cmd, &format)
-	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities")
+	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities", "signatures")
 	return cmd
 }
 
@@ -98,62 +93,4 @@ func (a commands) printMaterials(from *bundle.Archive, name string) error {
 	}
 	_, err = a.Out.Write(merged)
 	return err
-}
-
-// printBase says what a bundle needs of an earlier one.
-func printBase(out io.Writer, s archive.Summary) {
-	if s.Base == "" {
-		return
-	}
-	var had, patched int
-	for _, e := range s.Entries {
-		switch e.Encoding {
-		case bundle.InBase:
-			had++
-		case bundle.Patched:
-			patched++
-		}
-	}
-	fmt.Fprintf(out, "adds to the bundle with index sha256:%s: %d files are there, and patches make %d of its files\n", s.Base, had, patched)
-}
-
-func printSummary(out io.Writer, s archive.Summary, entries bool) error {
-	signed := "not signed"
-	if s.Signed {
-		signed = "signed ('sealift verify' tells by whom)"
-	}
-	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, app.FormatBytes(s.Size), len(s.Entries), s.Digest, signed)
-	sizes := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
-	for _, p := range s.PlatformSizes {
-		sizes.Printf("for %s\t%s\t%s for it alone\n", p.Platform, app.FormatBytes(p.Size), app.FormatBytes(p.Alone))
-	}
-	if err := sizes.Flush(); err != nil {
-		return err
-	}
-	printBase(out, s)
-	for _, p := range s.Packages {
-		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
-		t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
-		for _, i := range p.Images {
-			t.Printf("  image\t%s\t%s\t%s\n", i.Ref, app.FormatBytes(i.Size), i.Digest)
-		}
-		for _, as := range p.Assets {
-			t.Printf("  asset\t%s\t%s\tsha256:%s\n", as.Name, app.FormatBytes(as.Size), as.SHA256)
-		}
-		for _, h := range p.HostPackages {
-			t.Printf("  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, app.FormatBytes(h.Size), h.SHA256)
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-	}
-	if !entries {
-		return nil
-	}
-	fmt.Fprintln(out)
-	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
-	for _, e := range s.Entries {
-		t.Printf("%04o\t%d\t%s\t%s\n", uint32(e.Mode), e.Size, e.Encoding, e.Path)
-	}
-	return t.Flush()
 }

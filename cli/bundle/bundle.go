@@ -35,6 +35,7 @@ type bundleOptions struct {
 	from     string // the clusters that are to be upgraded: a version of Kubernetes, or a record
 	format   string
 	lean     bool
+	plain    bool // --lean=false
 	patch    bool
 	verify   bool
 	cache    string
@@ -83,7 +84,8 @@ the first disk. 'sealift verify --media' checks parts.
 
 With --lean, the bundle has the layers of images compressed again, with zstd. It is smaller, and nodes need a sealift that
 knows this format, as the one in the bundle does. Images keep their digests. The cache keeps the layers, so that only the
-first bundle with a package takes longer.`,
+first bundle with a package takes longer. With the record of a cluster that has such layers, the bundle has them, too:
+--lean=false makes it without them.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out cluster.tar.gz --lean
@@ -95,7 +97,10 @@ first bundle with a package takes longer.`,
       --sealift amd64/sealift-node,arm64/sealift-node
   sealift bundle -f installer.yaml --store dist --out cluster --split 4.7GB --parity 10%`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.plain = cmd.Flags().Changed("lean") && !o.lean
+			return a.bundle(cmd.Context(), o)
+		},
 	}
 	o.add(cmd)
 	return cmd
@@ -195,6 +200,10 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 		if err := a.has(ctx, &had, runs, from, o.programs.platforms); err != nil {
 			return p, err
 		}
+	}
+	if !o.plain && !o.lean && runs.lean() {
+		fmt.Fprintln(a.Err, "the cluster has layers that were compressed again, and the bundle gets such layers, too; with --lean=false it does not")
+		o.lean = true
 	}
 	var spooled *lean.Spool
 	if o.lean {

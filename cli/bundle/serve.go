@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/server"
@@ -40,6 +41,7 @@ type serveOptions struct {
 	metrics       string
 	drain, grace  time.Duration
 	cache         string
+	patch         bool
 }
 
 // serveTokenVariable holds the token if there is no file for it. It is not a flag: everyone can read command lines.
@@ -55,14 +57,19 @@ installs itself, and its bundle, which is assembled while it is sent. The server
 servers can use one store and serve the same bytes.
 
 An Installer gets an id that is computed from it. To name an Installer, a request needs the token, which is read from
---token-file or the environment variable ` + serveTokenVariable + `.`,
+--token-file or the environment variable ` + serveTokenVariable + `.
+
+With --patch, a client that asks with ?since= and ?patch gets what changed as patches, as 'sealift bundle --patch' makes
+them. Making one takes up to half a minute of a processor and 420 MB of memory. The server makes one at a time, and
+keeps it in --cache.`,
 		Example: `  sealift serve --store /srv/packages --listen :8080
   sealift serve --store 's3://packages/stable?region=eu-central-1' --listen :443 --tls-cert tls.crt --tls-key tls.key \
       --url https://sealift.example.com --token-file token
   sealift serve --store /srv/packages --listen :8080 --platform linux/amd64,linux/arm64 --sealift amd64/sealift-node,arm64/sealift-node
   curl -fsS --data-binary @installer.yaml http://127.0.0.1:8080/installer
   curl -fsSL http://127.0.0.1:8080/abc1234 | sudo bash
-  curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz`,
+  curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz
+  curl -fLO --retry 100 -C - 'http://127.0.0.1:8080/bundle/abc1234.tar.gz?patch&since=SHA256'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
 	}
@@ -89,6 +96,7 @@ An Installer gets an id that is computed from it. To name an Installer, a reques
 	flags.StringVar(&o.metrics, "metrics-listen", "", "address for /metrics, /healthz and /readyz with connections of their own, such as 127.0.0.1:9090 (default: off)")
 	flags.DurationVar(&o.drain, "drain", 0, "how long the stopping server still accepts connections, so that a load balancer notices /readyz")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may continue after that")
+	flags.BoolVar(&o.patch, "patch", false, "make patches for clients that ask for them with ?patch")
 	addCacheFlag(flags, &o.cache)
 	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
@@ -169,9 +177,13 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	if packages.Signers, err = app.PublicKeys(o.signers); err != nil {
 		return err
 	}
+	var patches *delta.Spool
+	if o.patch {
+		patches = delta.NewSpool(deflated(cache))
+	}
 	s, err := server.New(reads, server.Options{
 		Packages: packages, Programs: programs, KeepPreflight: len(o.programs.preflight) > 0, Commands: a.nodes,
-		Lean: lean.NewSpool(deflated(cache)), URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
+		Lean: lean.NewSpool(deflated(cache)), Patches: patches, URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
 		MaxConnections: o.connections, MaxConnectionsPerClient: o.ofClient, MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,
 	})

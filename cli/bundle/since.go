@@ -52,5 +52,5 @@ func (e *earlier) patches(o bundleOptions) (*delta.Earlier, error) {
 	if e.since == nil {
 		return nil, nil
 	}
-	return &delta.Earlier{Archives: e.archives, Since: e.since, Spool: deflated(o.cache)}, nil
+	return &delta.Earlier{Archives: e.archives, Since: e.since, Spool: delta.NewSpool(deflated(o.cache))}, nil
 }

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/spec/record"
-	"github.com/sealift/sealift/store"
 )
 
 // cluster is a cluster that a bundle is to upgrade.
@@ -66,20 +67,16 @@ func (a commands) has(ctx context.Context, e *earlier, c cluster, from packages.
 	}
 	var same []bundle.InstalledPackage
 	for _, p := range c.record.Packages {
-		object, archive, err := packageOf(ctx, p, from, platforms)
-		if object != nil {
-			e.open = append(e.open, object)
-		}
-		var unusable *packages.UnusableError
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable):
-			fmt.Fprintf(a.Err, "the store lacks %s %s as the cluster has it: the bundle leaves out none of its files\n", p.Name, p.Version)
-		case err != nil:
+		object, archive, found, err := assemble.OpenBuild(ctx, assemble.Build{Name: p.Name, Version: p.Version, Index: p.Index}, from, platforms)
+		if err != nil {
 			return err
-		default:
-			e.archives = append(e.archives, archive)
-			same = append(same, bundle.InstalledPackage{Archive: archive, Lean: p.Lean})
 		}
+		if !found {
+			fmt.Fprintf(a.Err, "the store lacks %s %s as the cluster has it: the bundle leaves out none of its files\n", p.Name, p.Version)
+			continue
+		}
+		e.open, e.archives = append(e.open, object), append(e.archives, archive)
+		same = append(same, bundle.InstalledPackage{Archive: archive, Lean: p.Lean})
 	}
 	if len(same) > 0 {
 		e.since = bundle.SinceInstalled(c.record.Bundle, same)
@@ -87,15 +84,7 @@ func (a commands) has(ctx context.Context, e *earlier, c cluster, from packages.
 	return nil
 }
 
-// packageOf opens a package. Another build than the cluster's is fs.ErrNotExist. Close the object, which may be nil.
-func packageOf(ctx context.Context, p record.Package, from packages.Source, platforms []string) (store.Object, *bundle.Archive, error) {
-	at, key, err := from.Place(spec.AddOn{Name: p.Name, Version: p.Version})
-	if err != nil {
-		return nil, nil, err
-	}
-	object, archive, err := at.Open(ctx, key, platforms...)
-	if err == nil && archive.Digest != p.Index {
-		err = fs.ErrNotExist
-	}
-	return object, archive, err
+// lean reports whether the record says that the cluster has layers in their lean form.
+func (c cluster) lean() bool {
+	return c.record != nil && slices.ContainsFunc(c.record.Packages, func(p record.Package) bool { return len(p.Lean) > 0 })
 }

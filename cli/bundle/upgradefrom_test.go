@@ -16,8 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/testing/imagepackage"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/spec/record"
 )
@@ -131,7 +137,7 @@ func (f *factory) recordOf(from made, kubernetes string) (file string) {
 	r := record.Record{Time: time.Now(), Sealift: "test", Kubernetes: kubernetes, Bundle: from.Digest, Installer: string(installer),
 		Nodes: []record.Node{{Name: "host-1", Kubelet: kubernetes}}}
 	for _, p := range from.Index.Packages {
-		r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index})
+		r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index, Lean: from.Index.LeanLayers(p)})
 	}
 	text, err := r.Encode()
 	if err != nil {
@@ -241,6 +247,46 @@ func TestBundleWithPatchesIsSmaller(t *testing.T) {
 	}
 	if err := f.try("-f", newer, "--patch", "--out", filepath.Join(f.dir, "x.tar.gz")); err == nil || !strings.Contains(err.Error(), "--since") {
 		t.Errorf("--patch alone: %v", err)
+	}
+}
+
+// TestBundleForLeanClusterIsLean has the records of a cluster with plain layers, and of one whose layers were compressed again.
+func TestBundleForLeanClusterIsLean(t *testing.T) {
+	f := &factory{T: t, dir: t.TempDir()}
+	f.write("tool", []byte("#!/bin/sh\n"))
+	f.publish("kubernetes", "1.35.4", 1)
+	f.publish("kubernetes", "1.36.3", 2)
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(bytes.Repeat(layers(9)[0][:400_000], 4), types.OCIUncompressedLayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	imagepackage.WriteImage(t, filepath.Join(f.dir, "dist/app-1.0.tar.gz"), "example.org/app:1", image,
+		bundle.BytesFile("addons/app/1.0/Manifest", 0o644, nil), bundle.BytesFile("addons/app/1.0/install.sh", 0o755, nil))
+	installer := func(version string) string {
+		f.write(version+".yaml", fmt.Appendf(nil, "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: site}\nspec:\n  kubernetes: {version: %s}\n  app: {version: \"1.0\"}\n", version))
+		return filepath.Join(f.dir, version+".yaml")
+	}
+	for _, row := range []struct {
+		cluster, flags []string
+		format         string // of a bundle that carries the image
+		noted          bool
+	}{
+		{nil, nil, bundle.Format, false},
+		{[]string{"--lean"}, nil, bundle.FormatLean, true},
+		{[]string{"--lean"}, []string{"--lean=false"}, bundle.Format, false},
+		{[]string{"--lean"}, []string{"--lean"}, bundle.FormatLean, false},
+	} {
+		older := f.bundle(append([]string{"-f", installer("1.35.4")}, row.cluster...)...)
+		made := f.bundle(append([]string{"-f", installer("1.36.3"), "--upgrade-from", f.recordOf(older, "1.35.4")}, row.flags...)...)
+		if noted := strings.Contains(f.err.String(), "--lean=false"); made.Index.Format != row.format || noted != row.noted {
+			t.Errorf("%v %v: format %s: %s", row.cluster, row.flags, made.Index.Format, &f.err)
+		}
+		if err := made.WithInstalled(node{older.Archive}); err != nil {
+			t.Fatal(err)
+		}
+		if err := made.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func Root(a *app.App) *cobra.Command {
 		Use:   service.ProgramName,
 		Short: "Serve the console of this control plane",
 		Long: `The console is a service on a control plane with web pages: what is wrong and what to do about it, nodes, add-ons, snapshots,
-certificates, operations and the plan of an upgrade. It runs the node's sealift for everything that it shows and does, and works
+certificates, operations, bundles and upgrades. It runs the node's sealift for everything that it shows and does, and works
 while the cluster is down. It is off until you switch it on.
 
 Every flag can also be set with an environment variable: SEALIFT_ROOT for --root.
@@ -35,7 +35,7 @@ Every flag can also be set with an environment variable: SEALIFT_ROOT for --root
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`,
 	}
 	c := commands{a}
-	app.AddGroups(root, app.Group{Commands: []*cobra.Command{c.onCommand(), c.offCommand(), c.tokenCommand(), c.sessionsCommand(), c.auditCommand(), c.serveCommand(), a.VersionCommand(service.ProgramName)}})
+	app.AddGroups(root, app.Group{Commands: []*cobra.Command{c.onCommand(), c.offCommand(), c.tokenCommand(), c.sessionsCommand(), c.auditCommand(), c.uploadCommand(), c.serveCommand(), c.workCommand(), a.VersionCommand(service.ProgramName)}})
 	return root
 }
 
@@ -78,12 +78,13 @@ func (a commands) onCommand() *cobra.Command {
 The console has a certificate of the cluster's CA, or the one that you name; those files are read again when they change. It
 answers only to the names and addresses of this host, and to those of --host.
 
-The actions that save and verify snapshots need their keys here: who uses the console cannot choose them. The firewall of
-the host is not changed; open the port to the people who need it.`,
+The actions that save and verify snapshots need their keys here, and so do uploads of bundles: who uses the console cannot
+choose them. The firewall of the host is not changed; open the port to the people who need it.`,
 		Example: `  sealift-console on
   sealift-console on --listen 10.0.0.1:6446 --host console.example.com
   sealift-console on --certificate /etc/ssl/console.crt --private-key /etc/ssl/console.key
-  sealift-console on --snapshot-key age1… --bundles /var/lib/bundles`,
+  sealift-console on --snapshot-key age1… --bundles /var/lib/bundles
+  sealift-console on --bundle-key /root/release.pub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := asRoot("switch the console on"); err != nil {
@@ -106,7 +107,8 @@ the host is not changed; open the port to the people who need it.`,
 	f.StringVar(&s.SnapshotStore, "snapshot-store", "", "store of snapshots: a folder or s3://bucket/prefix (default "+service.DefaultSnapshotStore+")")
 	f.StringVar(&s.SnapshotIdentity, "snapshot-identity", "", "file with the private key with which the console verifies snapshots")
 	f.StringVar(&s.Bundles, "bundles", "", "folder with bundles whose upgrades the console plans")
-	for _, name := range []string{"certificate", "private-key", "snapshot-identity"} {
+	f.StringSliceVar(&s.BundleKeys, "bundle-key", nil, "file with a public key that bundles must be signed with; nothing can be uploaded without one; may be repeated")
+	for _, name := range []string{"certificate", "private-key", "snapshot-identity", "bundle-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("bundles")
@@ -131,6 +133,9 @@ func merged(cmd *cobra.Command, before, given service.Settings) service.Settings
 	}
 	if changed("host") {
 		before.Hosts = given.Hosts
+	}
+	if changed("bundle-key") {
+		before.BundleKeys = given.BundleKeys
 	}
 	return before.Complete()
 }

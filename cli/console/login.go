@@ -23,8 +23,9 @@ func (a commands) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token for one login to the console",
-		Long: `Make a login token. It is good for one login, and for ten minutes. A viewer reads pages; an operator also saves and verifies
-snapshots, plans upgrades and pauses one; an administrator also resumes an upgrade, reads the audit and ends sessions.
+		Long: `Make a login token. It is good for one login, and for ten minutes. A viewer reads pages; an operator also saves, verifies
+and tries snapshots, uploads bundles, plans upgrades and pauses one; an administrator also starts, resumes and undoes an upgrade, invites
+workers, deletes bundles, reads the audit and ends sessions.
 
 The name is for the audit. Only a hash of the token is kept.`,
 		Example: "  sealift-console token --role viewer\n  sealift-console token --role operator --name jane\n  sealift-console token --role administrator -o json | jq -r .token",
@@ -205,6 +206,29 @@ func (a commands) serveCommand() *cobra.Command {
 		},
 	}
 	addRoot(cmd, &home)
+	cmd.Flags().StringVar(&program, "sealift", hostpath.Binary, "the sealift of this node")
+	_ = cmd.MarkFlagFilename("sealift")
+	return cmd
+}
+
+func (a commands) workCommand() *cobra.Command {
+	var home service.Home
+	var program string
+	cmd := &cobra.Command{
+		Use:     "work",
+		Short:   "Run the upgrade or undo that was started in the console; a unit of systemd runs this",
+		Long:    "Run the change of the cluster that somebody has started in the console, to its end. The console starts a unit of systemd that\nruns this command, so that the change goes on while the console restarts.",
+		Example: "  sealift-console work",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := home.CheckOn(); err != nil {
+				return err
+			}
+			return home.Work(cmd.Context(), program)
+		},
+	}
+	addRoot(cmd, &home)
+	addLogDir(cmd, &home)
 	cmd.Flags().StringVar(&program, "sealift", hostpath.Binary, "the sealift of this node")
 	_ = cmd.MarkFlagFilename("sealift")
 	return cmd

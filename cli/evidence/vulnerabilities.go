@@ -29,7 +29,8 @@ type Vulnerabilities struct {
 	vex      []string
 	failOn   string
 	since    string
-	base     string
+	// Base is the earlier bundle whose files this one leaves out.
+	Base string
 }
 
 // failLevels are the values of --fail-on, and the least severity that they mean.
@@ -45,7 +46,7 @@ func (v *Vulnerabilities) Flags(cmd *cobra.Command) {
 	flags.StringArrayVar(&v.vex, "vex", nil, "OpenVEX document with vulnerabilities that do not matter here; may be repeated")
 	flags.Var(app.NewChoice(&v.failOn, []string{"any", "low", "medium", "high", "critical"}), "fail-on", "exit with code 3 at a vulnerability of at least this severity, or of unknown severity")
 	flags.StringVar(&v.since, "since", "", "only vulnerabilities that this earlier bundle does not have")
-	flags.StringVar(&v.base, "base", "", "the earlier bundle whose files this one leaves out")
+	flags.StringVar(&v.Base, "base", "", "the earlier bundle whose files this one leaves out")
 	for _, name := range []string{"vulnerabilities", "vex", "since", "base"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -58,7 +59,7 @@ func (v *Vulnerabilities) Check() error {
 	if v.Database != "" {
 		return nil
 	}
-	for flag, set := range map[string]bool{"vulnerabilities-key": len(v.keys) > 0, "vex": len(v.vex) > 0, "fail-on": v.failOn != "", "since": v.since != "", "base": v.base != ""} {
+	for flag, set := range map[string]bool{"vulnerabilities-key": len(v.keys) > 0, "vex": len(v.vex) > 0, "fail-on": v.failOn != "", "since": v.since != ""} {
 		if set {
 			return app.UsageError("--%s needs --vulnerabilities; see 'sealift inspect --help'", flag)
 		}
@@ -96,7 +97,7 @@ func (v *Vulnerabilities) Run(ctx context.Context, a *app.App, name, format stri
 	}
 	defer from.Close()
 	report := vulnerabilityReport{Database: databaseReport{"sha256:" + from.Digest, database.Date(), database.Info}}
-	current, index, err := c.match(ctx, database, exceptions, name, v.base)
+	current, index, err := c.match(ctx, database, exceptions, name, v.Base)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/runtime"
@@ -31,7 +32,7 @@ func addContainerd(cmd *cobra.Command, socket *string) {
 func (a commands) imagesLoadCommand() *cobra.Command {
 	var o install.ImageOptions
 	var keys []string
-	var format, root string
+	var format, root, base string
 	var allNodes bool
 	cmd := &cobra.Command{
 		Use:   "load ARCHIVE",
@@ -42,21 +43,27 @@ them. Each blob is verified while it is copied. Blobs that containerd already ha
 An install does this by itself. Use the command for a node that has lost images, or to try out a package.
 
 With --all-nodes, all nodes of the cluster load the images. Run the command on a control plane, as root: the other nodes fetch
-from it what they lack. A node that is not Ready is named and left out. If the command is interrupted, run it again.`,
+from it what they lack. A node that is not Ready is named and left out. If the command is interrupted, run it again.
+
+A bundle that leaves out files of an earlier one, or has patches of them, takes these from what is installed on the node,
+or from --base. All of its images are verified before the first one is loaded.`,
 		Example: `  sealift images load /media/usb/cluster.tar.gz
   sealift images load flannel-0.26.7.tar.gz --key vendor.pub
-  sealift images load greeting-1.0.0.tar.gz --all-nodes`,
+  sealift images load greeting-1.0.0.tar.gz --all-nodes
+  sealift images load update.tar.gz --base cluster.tar.gz`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Archive = args[0]
 			if o.Trusted, err = app.PublicKeys(keys); err != nil {
 				return err
 			}
+			source := bundleSource{bundle: o.Archive, base: base}
+			o.Open = func() (*bundle.Archive, error) { return source.open(cmd.Context(), a, root, o.Trusted...) }
 			if allNodes {
 				if cmd.Flags().Changed("containerd") {
 					return app.UsageError("--containerd is for this node alone; leave it out with --all-nodes")
 				}
-				return a.deliverImages(cmd.Context(), delivery.Options{Root: root, Archive: o.Archive, Trusted: o.Trusted}, format)
+				return a.deliverImages(cmd.Context(), delivery.Options{Root: root, Archive: o.Archive, Open: o.Open, Trusted: o.Trusted}, format)
 			}
 			o.Progress = func(ref string) { fmt.Fprintf(a.Err, "loading %s\n", ref) }
 			result, err := install.LoadImages(cmd.Context(), o)
@@ -69,7 +76,9 @@ from it what they lack. A node that is not Ready is named and left out. If the c
 	addContainerd(cmd, &o.Socket)
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	cmd.Flags().BoolVar(&allNodes, "all-nodes", false, "load the images on all nodes of the cluster")
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes and for a bundle that leaves out what is installed")
+	cmd.Flags().StringVar(&base, "base", "", "the earlier bundle with the files that the archive leaves out")
+	_ = cmd.MarkFlagFilename("base")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

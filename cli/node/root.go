@@ -26,7 +26,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 	app.AddGroups(root,
 		app.Group{ID: "install", Title: "Install a node:", Commands: Commands(a, nil)},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{channel.Apply(a), channel.Channel(a)}},
-		app.Group{ID: "check", Title: "Check what was carried:", Commands: []*cobra.Command{archive.Verify(a), installers.Spec(a)}},
+		app.Group{ID: "check", Title: "Check what was carried:", Commands: []*cobra.Command{archive.Verify(a), archive.Inspect(a), installers.Spec(a)}},
 		app.Group{Commands: []*cobra.Command{Hook(a), a.VersionCommand("sealift")}},
 	)
 	return root

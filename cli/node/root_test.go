@@ -18,12 +18,12 @@ import (
 // TestNodeProgramHasOnlyNodeCommands names what scripts, hooks and users call on a node, and what only others need.
 func TestNodeProgramHasOnlyNodeCommands(t *testing.T) {
 	names := node.CommandNames()
-	for name := range strings.FieldsSeq("preflight install token join status journal certs snapshot support-bundle images node reset apply channel verify spec hook version") {
+	for name := range strings.FieldsSeq("preflight install token join status journal certs snapshot support-bundle images node reset apply channel verify inspect spec hook version") {
 		if !slices.Contains(names, name) {
 			t.Errorf("nodes have no command %s", name)
 		}
 	}
-	for name := range strings.FieldsSeq("manifest addon lock build key cache inspect import publish bundle serve") {
+	for name := range strings.FieldsSeq("manifest addon lock build key cache import publish bundle serve") {
 		var errOut bytes.Buffer
 		if code := app.Run(t.Context(), "sealift", node.Root, []string{name}, strings.NewReader(""), &bytes.Buffer{}, &errOut); code != app.ExitUsage {
 			t.Errorf("nodes have the command %s: exit code %d, %s", name, code, &errOut)

@@ -24,7 +24,9 @@ import (
 	"github.com/sealift/sealift/cli/node"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 	"github.com/sealift/sealift/store"
 )
@@ -50,6 +52,7 @@ func must(t *testing.T, args ...string) string {
 // snapshots saves two snapshots of a control plane, and returns their store, oldest first, and the hash of the cluster's CA.
 func snapshots(t *testing.T, public string) (location, hash string) {
 	t.Helper()
+	fixture.Unapproved(t, fips.Snapshots)
 	folder := kubeadm.Folder(t)
 	to, err := snapshot.Recipients(public)
 	if err != nil {
@@ -69,6 +72,7 @@ func snapshots(t *testing.T, public string) (location, hash string) {
 }
 
 func TestSnapshotCommandsWork(t *testing.T) {
+	fixture.Unapproved(t, fips.Snapshots)
 	key := filepath.Join(t.TempDir(), "snapshots.key")
 	public := strings.TrimSpace(must(t, "snapshot", "key", "--out", key))
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
@@ -151,6 +155,7 @@ func TestSnapshotCommandsWork(t *testing.T) {
 
 // TestSnapshotPassphraseIsReadFromFileOrEnvironment saves with the passphrase "open sesame".
 func TestSnapshotPassphraseIsReadFromFileOrEnvironment(t *testing.T) {
+	fixture.Unapproved(t, fips.Snapshots)
 	folder := kubeadm.Folder(t)
 	to, err := snapshot.Lock([]byte("open sesame"))
 	if err != nil {
@@ -224,6 +229,7 @@ func forge(t *testing.T, public string, format int, at time.Time, cluster string
 
 // TestForgedSnapshotIsRefusedByEveryCommand puts forged snapshots into a store, as the newest ones.
 func TestForgedSnapshotIsRefusedByEveryCommand(t *testing.T) {
+	fixture.Unapproved(t, fips.Snapshots)
 	dir := t.TempDir()
 	key, hash := filepath.Join(dir, "key"), "sha256:"+strings.Repeat("a", 64)
 	public := strings.TrimSpace(must(t, "snapshot", "key", "--out", key))
@@ -266,6 +272,7 @@ func TestForgedSnapshotIsRefusedByEveryCommand(t *testing.T) {
 // other makes another key.
 func other(t *testing.T) string {
 	t.Helper()
+	fixture.Unapproved(t, fips.Snapshots)
 	key := filepath.Join(t.TempDir(), "other.key")
 	must(t, "snapshot", "key", "--out", key)
 	return key

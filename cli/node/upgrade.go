@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
@@ -194,7 +195,7 @@ func (a commands) upgradeStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show how far the last upgrade is",
-		Long:    "Show how far the last upgrade of the cluster is, node by node. Run the command as root on any control plane.",
+		Long:    "Show how far the last upgrade of the cluster is, node by node. Run the command as root on any control plane. In a cluster\nwithout an upgrade, the \"upgrade\" of -o json is null.",
 		Example: "  sealift upgrade status\n  sealift upgrade status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -202,15 +203,23 @@ func (a commands) upgradeStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			state, paused, err := upgrade.Read(cmd.Context(), admin.Client)
-			if err != nil {
-				return err
-			}
-			return a.Print(format, map[string]any{"upgrade": state, "paused": paused}, func() error { return a.printUpgrade(state, paused) })
+			return a.showUpgrade(cmd.Context(), admin.Client, format)
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
 	return cmd
+}
+
+// showUpgrade prints the newest upgrade of a cluster. A cluster that was never upgraded is not an error.
+func (a commands) showUpgrade(ctx context.Context, client kubernetes.Interface, format string) error {
+	state, paused, err := upgrade.Read(ctx, client)
+	if errors.Is(err, upgrade.ErrNone) {
+		return a.Print(format, map[string]any{"upgrade": nil, "paused": false}, change.Line(a.Out, "%v", err))
+	}
+	if err != nil {
+		return err
+	}
+	return a.Print(format, map[string]any{"upgrade": state, "paused": paused}, func() error { return a.printUpgrade(state, paused) })
 }
 
 func (a commands) printUpgrade(s upgrade.State, paused bool) error {

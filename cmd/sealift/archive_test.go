@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/internal/testing/objects"
@@ -60,6 +62,29 @@ func TestInspectReadsArchiveByURL(t *testing.T) {
 			t.Errorf("exit %d: %s", code, said)
 		}
 	})
+}
+
+// TestInspectTellsArchitecturesApart has an OS package for two of them.
+func TestInspectTellsArchitecturesApart(t *testing.T) {
+	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64", "linux/arm64"}, Targets: []string{"debian-12"},
+		Files: []bundle.File{bundle.BytesFile("addons/app/1.0/Manifest", 0o644, nil)}}
+	for _, arch := range []string{"amd64", "arm64"} {
+		f := bundle.BytesFile("addons/app/1.0/packages/debian-12/tool_"+arch+".deb", 0o644, []byte(arch))
+		p.Files = append(p.Files, f)
+		p.Contents.HostPackages = append(p.Contents.HostPackages, bundle.HostPackage{Target: "debian-12", HostPackageID: bundle.HostPackageID{Name: "tool", Version: "1.2", Arch: arch},
+			Path: f.Path, Blob: bundle.Blob{SHA256: f.SHA256, Size: f.Size}})
+	}
+	var packed bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &packed, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "app-1.0.tar.gz")
+	if err := os.WriteFile(name, packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, said := command(t, "inspect", name); code != app.ExitDone || !strings.Contains(out, "tool 1.2 amd64") || !strings.Contains(out, "tool 1.2 arm64") {
+		t.Errorf("exit %d: %s%s", code, out, said)
+	}
 }
 
 func TestInspectRefusesURLWithoutArchive(t *testing.T) {

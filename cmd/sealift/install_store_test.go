@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // TestInstallRunsWithoutBundle installs an Installer out of stores of its packages.
@@ -29,6 +31,7 @@ func TestInstallRunsWithoutBundle(t *testing.T) {
 		return append([]string{"install", "-f", "installer.yaml", "--store", store, "--ignore", "--patch", patch}, more...)
 	}
 
+	fixture.Unapproved(t, fips.PrivateKeys)
 	for _, public := range []string{"key", "other"} {
 		if code, out := h.sealift("", "key", "generate", "--out", public); code != app.ExitDone {
 			t.Fatalf("exit code %d\n%s", code, out)

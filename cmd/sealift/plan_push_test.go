@@ -27,7 +27,7 @@ func planOfPush(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	imagepackage.Write(t, filepath.Join(h.dir, "work/app.tar.gz"), "registry.k8s.io/app:v1")
-	out := h.planned("", []string{"push", "app.tar.gz", "oci://" + strings.TrimPrefix(server.URL, "http://") + "/mirror", "--plan", "--write-config", "config"})
+	out := h.planned("", []string{"push", "app.tar.gz", "oci://" + strings.TrimPrefix(server.URL, "http://") + "/mirror", "--plan", "--prune", "--write-config", "config"})
 	if changes.Load() > 0 || !strings.Contains(out, "registry.k8s.io/app:v1  missing") {
 		t.Errorf("%d changes: %s", changes.Load(), out)
 	}

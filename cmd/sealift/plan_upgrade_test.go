@@ -23,6 +23,8 @@ import (
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/installer/recovery/undo"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/kubeadm"
 )
 
@@ -127,6 +129,7 @@ func planOfRestore(t *testing.T) {
 	h := newPlanHost(t)
 	folder := kubeadm.Folder(t)
 	kubeadm.EtcdManifest(t, folder)
+	fixture.Unapproved(t, fips.Snapshots)
 	private, public, err := snapshot.GenerateKey()
 	h.made(err)
 	to, err := snapshot.Recipients(public)

@@ -12,6 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // workflow has the fields that the test reads of the workflow for users' repositories.
@@ -127,6 +129,7 @@ func TestPackagesWorkflowRuns(t *testing.T) {
 	r.step(t, "changed", "lint", map[string]string{"ADDONS": "addons"})
 	key, public := filepath.Join(temp, "made"), filepath.Join(temp, "made.pub")
 	t.Setenv("SEALIFT_KEY_PASSPHRASE", "")
+	fixture.Unapproved(t, fips.PrivateKeys)
 	if code, _, errOut := command(t, "key", "generate", "--out", key); code != app.ExitDone {
 		t.Fatal(errOut)
 	}

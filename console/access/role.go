@@ -38,9 +38,16 @@ const (
 	ReadJobs      Right = "pages: actions and their output"
 	SaveSnapshot  Right = "action: save a snapshot"
 	CheckSnapshot Right = "action: verify a snapshot"
+	DrillSnapshot Right = "action: try a restore"
 	PlanUpgrade   Right = "action: plan an upgrade"
 	PauseUpgrade  Right = "action: pause an upgrade"
 	ResumeUpgrade Right = "action: resume an upgrade"
+	StartUpgrade  Right = "action: start an upgrade"
+	PlanUndo      Right = "action: plan the undo of an upgrade"
+	UndoUpgrade   Right = "action: undo an upgrade"
+	InviteWorker  Right = "make a command with which a worker joins"
+	UploadBundle  Right = "upload a bundle"
+	DeleteBundle  Right = "delete an uploaded bundle"
 	ReadAudit     Right = "pages: audit and sessions"
 	EndSession    Right = "action: end the session of another person"
 )
@@ -51,16 +58,24 @@ var rights = map[Right][]Role{
 	ReadJobs:      {Operator, Administrator},
 	SaveSnapshot:  {Operator, Administrator},
 	CheckSnapshot: {Operator, Administrator},
+	DrillSnapshot: {Operator, Administrator},
 	PlanUpgrade:   {Operator, Administrator},
 	PauseUpgrade:  {Operator, Administrator},
 	ResumeUpgrade: {Administrator},
+	StartUpgrade:  {Administrator},
+	PlanUndo:      {Administrator},
+	UndoUpgrade:   {Administrator},
+	InviteWorker:  {Administrator},
+	UploadBundle:  {Operator, Administrator},
+	DeleteBundle:  {Administrator},
 	ReadAudit:     {Administrator},
 	EndSession:    {Administrator},
 }
 
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
-	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, ReadAudit, EndSession}
+	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, DrillSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, InviteWorker, UploadBundle,
+		DeleteBundle, ReadAudit, EndSession}
 }
 
 // Has reports whether a role has a right.

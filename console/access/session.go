@@ -28,6 +28,12 @@ const (
 	idLength = 16
 )
 
+// SessionCookie has the secret of a session. Browsers accept such a name only with Secure, for the whole host, and from the host itself.
+const SessionCookie = "__Host-sealift-console"
+
+// FormHeader is the header in which scripts send the FormToken of their session.
+const FormHeader = "Sealift-Form"
+
 // ErrNoSession means that a cookie names no session: it ended, was revoked, or never was.
 var ErrNoSession = errors.New("the session has ended; log in again")
 

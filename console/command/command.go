@@ -147,13 +147,13 @@ func (r *Reader) fill(ctx context.Context, one *run, words []string) {
 	r.slots <- struct{}{} // each run ends in time
 	defer func() { <-r.slots }()
 	began := r.now()
-	one.document = read(ctx, r.program, words)
+	one.document = read(ctx, r.program, readTime, words)
 	one.document.Time, one.document.Took = r.now(), r.now().Sub(began)
 }
 
 // read runs a command. Commands such as status print a document, and exit with 1 if not all is well.
-func read(ctx context.Context, program string, words []string) Document {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+func read(ctx context.Context, program string, timeout time.Duration, words []string) Document {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	d := Document{Command: Line(words...)}
 	var out limited
@@ -163,7 +163,7 @@ func read(ctx context.Context, program string, words []string) Document {
 	text := bytes.TrimSpace(out.kept.Bytes())
 	switch {
 	case ctx.Err() != nil:
-		d.Err = fmt.Errorf("%s did not end within %s", d.Command, readTime)
+		d.Err = fmt.Errorf("%s did not end within %s", d.Command, timeout)
 	case out.exceeded:
 		d.Err = fmt.Errorf("%s: %w", d.Command, ErrLong)
 	case len(text) > 0 && json.Valid(text):
@@ -186,6 +186,11 @@ func start(ctx context.Context, program string, words []string, out, errOut io.W
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTime
 	return child.Run(cmd)
+}
+
+// Run runs a sealift to its end. The caller bounds its time and its output.
+func Run(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
+	return start(ctx, program, words, out, errOut)
 }
 
 // limited keeps the first bytes of an output. It has no ReadFrom: io.Copy would fill the buffer past the limit.

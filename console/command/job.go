@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"sync"
@@ -29,7 +30,8 @@ var ErrBusy = errors.New("wait until it ends")
 type Job struct {
 	ID      string
 	Action  Action
-	Command string // as a person types it
+	Values  map[string]string // of its fields
+	Command string            // as a person types it
 	Who     string
 	Began   time.Time
 
@@ -106,7 +108,7 @@ func (j *Jobs) Start(ctx context.Context, action Action, s Settings, values map[
 	if err != nil {
 		return nil, err
 	}
-	job := &Job{ID: rand.Text()[:12], Action: action, Command: Line(words...), Who: who, Began: j.now(), changed: make(chan struct{})}
+	job := &Job{ID: rand.Text()[:12], Action: action, Values: values, Command: Line(words...), Who: who, Began: j.now(), changed: make(chan struct{})}
 	if err := j.add(job); err != nil {
 		return nil, err
 	}
@@ -205,4 +207,30 @@ func (j *Jobs) Last(action string) *Job {
 		}
 	}
 	return nil
+}
+
+// planTime is how long a plan is good for the action that it shows.
+const planTime = time.Hour
+
+// CheckAfter refuses an action whose plan nobody has made. The newest plan of the same values must be good.
+func (j *Jobs) CheckAfter(action Action, values map[string]string) error {
+	if action.After == "" {
+		return nil
+	}
+	plan, _ := Find(action.After)
+	for _, job := range j.List() {
+		if job.Action.Name != action.After || !maps.Equal(job.Values, values) {
+			continue
+		}
+		if state, _ := job.State(); state.good(j.now()) {
+			return nil
+		}
+		break
+	}
+	return fmt.Errorf("look at the plan first: %q must have ended well for it within the last hour", plan.Title)
+}
+
+// good reports whether a plan can be carried out: it ended without a failure, not long ago.
+func (s State) good(now time.Time) bool {
+	return !s.Ended.IsZero() && s.Failure == "" && now.Sub(s.Ended) < planTime
 }

@@ -7,23 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
 )
 
-const (
-	eventStream = "text/event-stream"
-	// maxStreams is how many pages follow the output of actions at a time.
-	maxStreams = 32
-	// streamPause is the time between signs of life in a stream. The session is looked up each time.
-	streamPause = 10 * time.Second
-	// streamTime is how long one stream lasts; the browser opens another one.
-	streamTime = 10 * time.Minute
-	// maxShown is how much of an output a page shows, in bytes.
-	maxShown = 32 << 10
-)
+// maxShown is how much of an output a page shows, in bytes.
+const maxShown = 32 << 10
 
 // offer is an action on a page.
 type offer struct {
@@ -58,6 +49,9 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 		values[field.Name] = r.PostForm.Get(field.Name)
 	}
 	what := "action " + action.Name
+	if action.Outside != "" {
+		return s.startOutside(w, r, v, action, values)
+	}
 	job, err := s.jobs.Start(s.context, action, s.Settings, values, v.session.Name, func(job *command.Job) error {
 		if err := s.Audit.Write(s.entry(r, v, what, "started", job.Command)); err != nil {
 			return fmt.Errorf("the action was not started: %w; free space on the node", err)
@@ -65,15 +59,43 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 		return nil
 	})
 	if err != nil {
-		s.note(s.Audit, r, v, what, "not started", err.Error())
-		status := http.StatusBadRequest
-		if errors.Is(err, command.ErrBusy) {
-			status = http.StatusConflict
-		}
-		return s.fail(w, r, v, status, "Not started", err.Error(), action.Example(s.Settings, nil))
+		return s.notStarted(w, r, v, action, err)
 	}
 	http.Redirect(w, r, "/jobs/"+job.ID, http.StatusSeeOther) //nolint:gosec // the console makes the ID
 	return nil
+}
+
+// startOutside starts an action that outlives the console.
+func (s *Site) startOutside(w http.ResponseWriter, r *http.Request, v visitor, action command.Action, values map[string]string) error {
+	words, err := action.Words(s.Settings, values)
+	if err == nil {
+		err = s.jobs.CheckAfter(action, values)
+	}
+	if err == nil {
+		request := background.Request{Action: action.Name, Title: action.Title, Command: command.Line(words...), Words: words, Bundle: values["bundle"], Who: v.session.Name, Began: s.Now().UTC()}
+		err = s.Background.Begin(r.Context(), request, func() error {
+			if err := s.Audit.Write(s.entry(r, v, "action "+action.Name, "started", request.Command)); err != nil {
+				return fmt.Errorf("the action was not started: %w; free space on the node", err)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return s.notStarted(w, r, v, action, err)
+	}
+	s.reader.Forget()
+	http.Redirect(w, r, action.Outside, http.StatusSeeOther)
+	return nil
+}
+
+// notStarted answers a person whose action was not started.
+func (s *Site) notStarted(w http.ResponseWriter, r *http.Request, v visitor, action command.Action, err error) error {
+	s.note(s.Audit, r, v, "action "+action.Name, "not started", err.Error())
+	status := http.StatusBadRequest
+	if errors.Is(err, command.ErrBusy) || errors.Is(err, background.ErrBusy) {
+		status = http.StatusConflict
+	}
+	return s.fail(w, r, v, status, "Not started", err.Error(), action.Example(s.Settings, nil))
 }
 
 // jobEnded records how an action ended. Pages show what it changed from now on.
@@ -135,42 +157,12 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if job == nil {
 		return errNotFound
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		http.Error(w, "too many pages follow actions; reload the page to see the progress", http.StatusTooManyRequests)
-		return nil
-	}
-	w.Header().Set("Content-Type", eventStream)
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // that of the request would end the stream, with HTTP/1
-	end := time.NewTimer(streamTime)
-	defer end.Stop()
-	pause := time.NewTicker(streamPause)
-	defer pause.Stop()
-	for sent := 0; ; {
+	sent := 0
+	return s.stream(w, r, v, func(control *http.ResponseController) (<-chan struct{}, bool, error) {
 		state, changed := job.State()
-		if err := s.send(w, control, state, &sent); err != nil || !state.Ended.IsZero() {
-			return nil // the client is gone, or everything is sent
-		}
-		select {
-		case <-changed:
-		case <-pause.C:
-			if _, err := s.Sessions.Find(v.secret); err != nil {
-				return nil
-			}
-			if _, err := fmt.Fprint(w, ":\n\n"); err != nil {
-				return nil
-			}
-		case <-end.C:
-			return nil
-		case <-r.Context().Done():
-			return nil
-		case <-s.context.Done():
-			return nil
-		}
-	}
+		err := s.send(w, control, state, &sent)
+		return changed, !state.Ended.IsZero(), err
+	})
 }
 
 // send sends the progress from a position on, and the end.

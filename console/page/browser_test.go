@@ -63,6 +63,7 @@ func calm() map[string]string {
 {"name":"node-2","roles":["control-plane"],"ready":true,"version":"v1.37.2","address":"10.0.0.2","runtime":"containerd://2.4.2","os":"Debian GNU/Linux 12 (bookworm)","kernel":"6.1.0"},
 {"name":"node-3","roles":["worker"],"ready":false,"why":"Kubelet stopped posting node status.","version":"v1.37.2","address":"10.0.0.3","runtime":"containerd://2.4.2","os":"Debian GNU/Linux 12 (bookworm)","kernel":"6.1.0"}],
 "nextRenewal":"2027-05-01T00:00:00Z","snapshots":{"everySeconds":86400,"last":{"store":"/var/backups/sealift","time":"` + time.Now().UTC().Format(time.RFC3339) + `"}}}`
+	d["verify"] = `{"digest":"` + strings.Repeat("0a55", 16) + `","trust":{"signer":"SHA256:bF3yVnSzUNSkhYMOg9QZqsmbBnPqpbXWp1HbYw8mQxE"}}`
 	return d
 }
 
@@ -94,6 +95,26 @@ func TestBrowserRunsAction(t *testing.T) {
 	}
 }
 
+// TestBrowserFollowsRollout has an upgrade whose nodes go through their stages while the page is open. One of them is lost.
+func TestBrowserFollowsRollout(t *testing.T) {
+	d := calm()
+	d["upgrade status"] = `{"upgrade":{"from":"1.36.3","to":"1.37.2","leader":"node-1","began":"2026-01-02T03:04:05Z","phase":"nodes","nodes":{"node-1":{"stage":"upgraded"},"node-2":{"stage":"prepared"},"node-3":{"stage":"prepared"}}}}`
+	c := start(t, d)
+	ctx := chromium(t)
+	c.login(ctx, access.Viewer)
+	var done, lost string
+	err := chromedp.Run(ctx, chromedp.Navigate(c.URL+"/upgrade"), chromedp.WaitVisible(".stage-upgraded .boxes li", chromedp.ByQuery),
+		chromedp.Text(".stage-done h3", &done, chromedp.ByQuery), chromedp.Text(".stage-prepared .lost", &lost, chromedp.ByQuery), screenshot("console-upgrade.png"))
+	if err != nil || strings.TrimSpace(done) != "done 0" || !strings.Contains(lost, "node-3") || !strings.Contains(lost, "not ready: Kubelet stopped posting node status.") {
+		t.Errorf("done: %q; lost: %q; %v", done, lost, err)
+	}
+	after := strings.Replace(d["upgrade status"], `"upgraded"`, `"done","took":61,"away":20`, 1)
+	if err := atomicfile.Write(filepath.Join(c.dir, "upgrade status"), []byte(after)); err != nil {
+		t.Fatal(err)
+	}
+	awaitText(ctx, t, ".stage-done .boxes", "1m1s, away 20s")
+}
+
 // TestPagesFitAndAreAccessible reads all pages in two widths and two schemes. Nothing may violate the pages' policy.
 func TestPagesFitAndAreAccessible(t *testing.T) {
 	c := start(t, documents())
@@ -110,7 +131,13 @@ func TestPagesFitAndAreAccessible(t *testing.T) {
 		}
 	})
 	c.login(ctx, access.Administrator)
-	for _, path := range append(pages(c), job, "/none") {
+	p.upload("other.tar.gz", bundleOf("good"))
+	_, h, _ = p.post("/actions/"+command.PlanUndo, p.form("/"), nil)
+	p.finish(h.Get("Location"))
+	if code, _, text := p.post("/actions/"+command.UndoUpgrade, p.form("/"), nil); code != http.StatusSeeOther {
+		t.Fatalf("undo: %d %s", code, text)
+	}
+	for _, path := range append(pages(c), job, "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/none") {
 		for width, scheme := range map[int64]string{320: "dark", 1920: "light"} {
 			t.Run(fmt.Sprintf("%s at %d", path, width), func(t *testing.T) {
 				var wide, tall bool

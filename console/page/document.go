@@ -155,22 +155,24 @@ type snapshot struct {
 
 // upgrade is 'sealift upgrade status -o json'.
 type upgrade struct {
-	Paused  bool `json:"paused"`
-	Upgrade struct {
-		From   text      `json:"from"`
-		To     text      `json:"to"`
-		Leader text      `json:"leader"`
-		Began  time.Time `json:"began"`
-		Ended  time.Time `json:"ended"`
-		Phase  text      `json:"phase"`
-		Error  text      `json:"error"`
-		Nodes  map[text]struct {
-			Stage text    `json:"stage"`
-			Error text    `json:"error"`
-			Took  float64 `json:"took"`
-			Away  float64 `json:"away"`
-		} `json:"nodes"`
-	} `json:"upgrade"`
+	Paused  bool         `json:"paused"`
+	Upgrade upgradeState `json:"upgrade"`
+}
+
+type upgradeState struct {
+	From   text      `json:"from"`
+	To     text      `json:"to"`
+	Leader text      `json:"leader"`
+	Began  time.Time `json:"began"`
+	Ended  time.Time `json:"ended"`
+	Phase  text      `json:"phase"`
+	Error  text      `json:"error"`
+	Nodes  map[text]struct {
+		Stage text    `json:"stage"`
+		Error text    `json:"error"`
+		Took  float64 `json:"took"`
+		Away  float64 `json:"away"`
+	} `json:"nodes"`
 }
 
 // journalLine is a line of 'sealift journal -o json'.

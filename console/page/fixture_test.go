@@ -1,7 +1,10 @@
 package page_test
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,13 +16,16 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/console/page"
+	"github.com/sealift/sealift/console/upload"
 )
 
 // hostile is a text that a worker or a cluster may write anywhere.
@@ -48,6 +54,10 @@ func documents() map[string]string {
 		"upgrade status": `{"paused":true,"upgrade":{"from":"@","to":"@","leader":"@","began":"2026-01-02T03:04:05Z","phase":"@","error":"@","changes":[],"nodes":{"@":{"stage":"@","error":"@","took":12.5,"away":3}}}}`,
 		"upgrade --bundle": `{"plan":{"from":"@","to":"@","stops":["@"],"changes":[{"addOn":"@","from":"@","to":"@","options":true}],"nodes":[{"name":"@","role":"@","version":"@","drained":true}],"bytes":1000000,"resumes":true},
 "checks":[{"check":"@","status":"fail","message":"@","hint":"@"}]}`,
+		"verify":       `{"digest":"@","trust":{"signer":"@"}}`,
+		"inspect":      `{"digest":"@","kind":"bundle","signed":true,"base":"@","platforms":["@"],"packages":[{"name":"@","version":"@","targets":["@"],"images":[{}]}],"entries":[{"path":"addons/a/1/x","length":5},{"path":"addons/@","length":5},{"path":"bin/sealift","length":7}]}`,
+		"upgrade undo": `{"from":"@","time":"2026-01-02T03:04:05Z","nodes":["@"],"controlPlanes":["@"],"lost":{"unknown":"@","created":["@"],"changed":["@"],"deleted":["@"]}}`,
+		"restore snapshot-0123abcd-node-20260102T030405Z.tar.gz.age": "12 pods\n",
 		"snapshot save":   `{"file":"@"}`,
 		"snapshot verify": `{"file":"@"}`,
 	}
@@ -62,6 +72,10 @@ type console struct {
 	token access.Tokens
 	clock *clock
 	audit *audit.Log
+
+	options page.Options
+	handler atomic.Pointer[http.Handler]
+	stop    func()
 }
 
 // clock is a clock that tests move.
@@ -88,7 +102,13 @@ cd "$(dirname "$0")"
 echo "$*" >>calls
 case "$1 $2" in
 "upgrade pause") while [ ! -e go ]; do sleep 0.05; done; cat hostile >&2; exit 0;;
-"snapshot save"|"snapshot verify"|"upgrade --bundle") cat hostile >&2;;
+"snapshot save"|"snapshot verify"|"upgrade --bundle"|"upgrade undo") cat hostile >&2;;
+esac
+case "$*" in
+*--yes*|*--drill*) while [ ! -e go ]; do sleep 0.05; done;;
+esac
+case "$1" in
+verify|inspect) grep -q FORGED "$2" && { echo "sealift: $2 is not to be trusted: not signed with a given key" >&2; cat hostile >&2; exit 1; }; [ -e "$1" ] && exec cat "$1";;
 esac
 [ -e "$1 $2" ] && exec cat "$1 $2"
 echo "no document for $*" >&2
@@ -116,26 +136,75 @@ func start(t *testing.T, documents map[string]string) *console {
 	write("bundles/cluster.tar.gz", "", 0o600)
 	c := &console{t: t, dir: dir, clock: &clock{}, audit: audit.New(filepath.Join(dir, "audit"), 0)}
 	c.token = access.Tokens{Dir: filepath.Join(dir, "tokens"), Now: c.clock.now}
-	var err error
-	c.site, err = page.New(t.Context(), page.Options{
+	c.options = page.Options{
 		Program: filepath.Join(dir, "sealift"), Node: "node-1", Now: c.clock.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles},
-		Tokens:   c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
+		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"}},
+		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
+			Space: func(string) (uint64, error) { return 1 << 40, nil }},
+		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
 		Audit: c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	s := httptest.NewTLSServer(c.site.Handler())
+	c.restart()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*c.handler.Load()).ServeHTTP(w, r) }))
 	t.Cleanup(s.Close)
 	c.URL = s.URL
 	return c
 }
 
-// newToken makes a token for one login.
-func (c *console) newToken(role access.Role) string {
+// background runs changes in this process, as systemd runs them in a unit.
+func (c *console) background() *background.Runner {
+	dir := filepath.Join(c.dir, "background")
+	worker := background.Worker{
+		Dir: dir, Now: c.clock.now,
+		Run: func(ctx context.Context, words []string, out, errOut io.Writer) error {
+			return command.Run(ctx, filepath.Join(c.dir, "sealift"), words, out, errOut)
+		},
+		Ended: func(background.State) error { return nil },
+	}
+	var working atomic.Int32
+	return &background.Runner{
+		Dir: dir, Active: func(context.Context) (bool, error) { return working.Load() > 0, nil },
+		Start: func(context.Context) error {
+			working.Add(1)
+			go func() {
+				defer working.Add(-1)
+				if err := worker.Work(c.t.Context()); err != nil && c.t.Context().Err() == nil {
+					c.t.Error(err)
+				}
+			}()
+			return nil
+		},
+	}
+}
+
+// finish waits until an action that a person has started ends. Its page says so.
+func (p *person) finish(path string) {
+	p.t.Helper()
+	wait(p.t, func() bool { _, _, text := p.get(path); return !strings.Contains(text, "It is running") })
+}
+
+// restart serves another console with the same folders, as after an upgrade of its program.
+func (c *console) restart() {
 	c.t.Helper()
-	text, _, err := c.token.Create("jane", role)
+	if c.stop != nil {
+		c.stop()
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.stop = cancel
+	var err error
+	if c.site, err = page.New(ctx, c.options); err != nil {
+		c.t.Fatal(err)
+	}
+	h := c.site.Handler()
+	c.handler.Store(&h)
+}
+
+// newToken makes a token for one login of jane.
+func (c *console) newToken(role access.Role) string { return c.tokenFor("jane", role) }
+
+func (c *console) tokenFor(name string, role access.Role) string {
+	c.t.Helper()
+	text, _, err := c.token.Create(name, role)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -158,11 +227,13 @@ func (c *console) person() *person {
 	return &person{c, http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// as returns a person who has logged in.
-func (c *console) as(role access.Role) *person {
+// as returns jane, who has logged in.
+func (c *console) as(role access.Role) *person { return c.named("jane", role) }
+
+func (c *console) named(name string, role access.Role) *person {
 	c.t.Helper()
 	p := c.person()
-	if code, _, text := p.post("/login", p.form("/login"), url.Values{"token": {c.newToken(role)}}); code != http.StatusSeeOther {
+	if code, _, text := p.post("/login", p.form("/login"), url.Values{"token": {c.tokenFor(name, role)}}); code != http.StatusSeeOther {
 		c.t.Fatalf("log in: %d %s", code, text)
 	}
 	return p
@@ -228,6 +299,24 @@ func (c *console) calls() string {
 		c.t.Fatal(err)
 	}
 	return string(text)
+}
+
+// uploads are the records of uploads on the disk.
+func (c *console) uploads() (all []upload.Upload) {
+	c.t.Helper()
+	names, err := filepath.Glob(filepath.Join(c.options.Uploads.Spool, "*.json"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, name := range names {
+		var u upload.Upload
+		text, err := os.ReadFile(name)
+		if err := errors.Join(err, json.Unmarshal(text, &u)); err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, u)
+	}
+	return all
 }
 
 // release lets the slow command end.

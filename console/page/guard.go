@@ -9,15 +9,14 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/connlimit"
 )
 
 const (
-	// sessionCookie has the secret of a session, loginCookie the token of the login form. Browsers accept the prefix only with Secure,
-	// for the whole host, and from the host itself.
-	sessionCookie = "__Host-sealift-console"
-	loginCookie   = "__Host-sealift-login"
-	// formField is the field with the token of a form.
+	// loginCookie has the token of the login form.
+	loginCookie = "__Host-sealift-login"
+	// formField is the field with the token of a form. A script sends it in access.FormHeader.
 	formField = "form"
 	// maxForm is the maximum length of a form, in bytes.
 	maxForm = 16 << 10
@@ -35,6 +34,14 @@ type route struct {
 	Handle func(http.ResponseWriter, *http.Request, visitor) error
 }
 
+// maxBody is the maximum length of a body, in bytes. A PATCH carries a chunk of an upload, everything else a form.
+func (r route) maxBody() int64 {
+	if r.Method == http.MethodPatch {
+		return upload.MaxChunk
+	}
+	return maxForm
+}
+
 // routes is the table of everything that the console serves.
 func (s *Site) routes() []route {
 	return []route{
@@ -45,10 +52,21 @@ func (s *Site) routes() []route {
 		{"GET", "/nodes", access.ReadState, s.nodes},
 		{"GET", "/add-ons", access.ReadState, s.addOns},
 		{"GET", "/snapshots", access.ReadState, s.snapshots},
+		{"GET", "/join", access.ReadState, s.joinPage},
+		{"POST", "/join", access.InviteWorker, s.join},
 		{"GET", "/certificates", access.ReadState, s.certificates},
 		{"GET", "/operations", access.ReadState, s.operations},
 		{"GET", "/upgrade", access.ReadState, s.upgrade},
+		{"GET", "/upgrade/events", access.ReadState, s.upgradeEvents},
 		{"GET", "/support", access.ReadState, s.support},
+		{"GET", "/bundles", access.ReadState, s.bundles},
+		{"GET", "/bundles/{from}/{name}", access.ReadState, s.bundle},
+		{"GET", "/bundles/uploaded/{name}/delete", access.DeleteBundle, s.askDelete},
+		{"POST", "/bundles/uploaded/{name}/delete", access.DeleteBundle, s.deleteBundle},
+		{"POST", "/uploads", access.UploadBundle, s.createUpload},
+		{"GET", "/uploads/{id}", access.UploadBundle, s.showUpload},
+		{"PATCH", "/uploads/{id}", access.UploadBundle, s.receiveChunk},
+		{"POST", "/uploads/{id}/cancel", access.UploadBundle, s.cancelUpload},
 		{"POST", "/logout", access.ReadState, s.logout},
 		{"GET", "/jobs", access.ReadJobs, s.listJobs},
 		{"GET", "/jobs/{id}", access.ReadJobs, s.job},
@@ -77,7 +95,6 @@ func (s *Site) protected(next http.Handler) http.Handler {
 			http.Error(w, "this console does not answer to that name; root on the node adds one: sealift-console on --host NAME", http.StatusMisdirectedRequest)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -97,6 +114,7 @@ func hostOf(text string) string {
 // guarded checks the session, the right and the form before the handler of a route.
 func (s *Site) guarded(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, to.maxBody())
 		v, err := s.visitorOf(r)
 		switch {
 		case errors.Is(err, access.ErrNoSession) && to.Right != "":
@@ -109,7 +127,7 @@ func (s *Site) guarded(to route) http.Handler {
 			s.refuse(w, r, v, to.Right)
 			return
 		}
-		if r.Method == http.MethodPost && !s.isOwnForm(r, to, v) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !s.isOwnForm(r, to, v) {
 			s.Log.Warn("refused a form of another site", "path", r.URL.Path, "from", r.RemoteAddr)
 			s.answer(w, r, v, s.fail(w, r, v, http.StatusForbidden, "Refused", "The form does not come from this console, or it is older than your login. Open the page again."))
 			return
@@ -120,7 +138,7 @@ func (s *Site) guarded(to route) http.Handler {
 
 // visitorOf returns the session of a request.
 func (s *Site) visitorOf(r *http.Request) (v visitor, err error) {
-	cookie, err := r.Cookie(sessionCookie)
+	cookie, err := r.Cookie(access.SessionCookie)
 	if err != nil {
 		return v, access.ErrNoSession
 	}
@@ -131,13 +149,19 @@ func (s *Site) visitorOf(r *http.Request) (v visitor, err error) {
 	return visitor{session, cookie.Value}, nil
 }
 
-// isOwnForm reports whether a POST comes from a form of this console: by the headers of browsers, and by a token that another site
-// cannot know. Before a login, that token is in a cookie.
+// isOwnForm reports whether a request comes from a form or the script of this console: by the headers of browsers, and by a token that
+// another site cannot know. Before a login, that token is in a cookie.
 func (s *Site) isOwnForm(r *http.Request, to route, v visitor) bool {
-	if s.crossSite.Check(r) != nil || r.ParseForm() != nil {
+	if s.crossSite.Check(r) != nil {
 		return false
 	}
-	sent := r.PostForm.Get(formField)
+	sent := r.Header.Get(access.FormHeader)
+	if sent == "" && r.Method == http.MethodPost {
+		if r.ParseForm() != nil {
+			return false
+		}
+		sent = r.PostForm.Get(formField)
+	}
 	if to.Right != "" {
 		return access.SameToken(sent, access.FormToken(v.secret))
 	}
@@ -147,7 +171,7 @@ func (s *Site) isOwnForm(r *http.Request, to route, v visitor) bool {
 
 // sendToLogin answers a request without a session. What a script requests gets a status.
 func (s *Site) sendToLogin(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Accept") == eventStream {
+	if r.Header.Get("Accept") == eventStream || r.Header.Get(access.FormHeader) != "" {
 		http.Error(w, access.ErrNoSession.Error(), http.StatusUnauthorized)
 		return
 	}

@@ -61,7 +61,7 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request, v visitor) error {
 	}
 	s.note(s.Audit, r, visitor{session: session}, "login", "done", "")
 	http.SetCookie(w, cookie(loginCookie, "", -time.Second))
-	http.SetCookie(w, cookie(sessionCookie, secret, access.SessionTime))
+	http.SetCookie(w, cookie(access.SessionCookie, secret, access.SessionTime))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 	return nil
 }
@@ -71,7 +71,7 @@ func (s *Site) logout(w http.ResponseWriter, r *http.Request, v visitor) error {
 		return err
 	}
 	s.note(s.Audit, r, v, "logout", "done", "")
-	http.SetCookie(w, cookie(sessionCookie, "", -time.Second))
+	http.SetCookie(w, cookie(access.SessionCookie, "", -time.Second))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 	return nil
 }

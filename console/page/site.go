@@ -18,7 +18,9 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/assets"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -30,6 +32,10 @@ type Options struct {
 	Settings command.Settings
 	Tokens   access.Tokens
 	Sessions access.Sessions
+	// Uploads says where uploaded bundles lie, and how much space there is. The pages fill in the rest.
+	Uploads upload.Options
+	// Background runs what outlives the console.
+	Background *background.Runner
 	// Audit has logins and actions. Refused has refused logins, which anybody can cause: they must not rotate the audit away.
 	Audit, Refused *audit.Log
 	// Host reports whether a request may name this host, without its port.
@@ -45,6 +51,7 @@ type Site struct {
 	context   context.Context // of actions
 	reader    *command.Reader
 	jobs      *command.Jobs
+	spool     *upload.Spool
 	attempts  *access.Attempts
 	streams   chan struct{}
 	crossSite *http.CrossOriginProtection
@@ -62,8 +69,11 @@ func New(ctx context.Context, o Options) (*Site, error) {
 		crossSite: http.NewCrossOriginProtection(),
 	}
 	s.jobs = command.NewJobs(o.Program, o.Now, s.jobEnded)
-	var err error
-	if s.assets, err = assets.Load(files, "assets", "style.css", "console.js"); err != nil {
+	err := s.openSpool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.assets, err = assets.Load(files, "assets", "style.css", "console.js", "upload.js"); err != nil {
 		return nil, err
 	}
 	s.templates, err = template.New("").Funcs(template.FuncMap{
@@ -120,8 +130,8 @@ type menuItem struct {
 
 func menu() []menuItem {
 	return []menuItem{
-		{"/", "Overview", access.ReadState}, {"/nodes", "Nodes", access.ReadState}, {"/add-ons", "Add-ons", access.ReadState}, {"/snapshots", "Snapshots", access.ReadState},
-		{"/certificates", "Certificates", access.ReadState}, {"/operations", "Operations", access.ReadState}, {"/upgrade", "Upgrade", access.ReadState},
+		{"/", "Overview", access.ReadState}, {"/nodes", "Nodes", access.ReadState}, {"/join", "Join", access.ReadState}, {"/add-ons", "Add-ons", access.ReadState}, {"/snapshots", "Snapshots", access.ReadState},
+		{"/certificates", "Certificates", access.ReadState}, {"/operations", "Operations", access.ReadState}, {"/bundles", "Bundles", access.ReadState}, {"/upgrade", "Upgrade", access.ReadState},
 		{"/support", "Support", access.ReadState}, {"/jobs", "Actions", access.ReadJobs}, {"/audit", "Audit", access.ReadAudit}, {"/sessions", "Sessions", access.ReadAudit},
 	}
 }

@@ -1,18 +1,14 @@
 package page
 
 import (
-	"errors"
 	"html/template"
-	"io/fs"
-	"maps"
+
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/command"
 )
@@ -130,8 +126,13 @@ type snapshotsPage struct {
 	More    int
 	Save    offer
 	Verify  offer
+	Drill   offer
+	Work    workView
 	Restore string // the command, which the console does not run
 }
+
+// refresh makes the page reload itself while a restore is tried.
+func (p snapshotsPage) refresh() bool { return p.Work.Running }
 
 func (s *Site) snapshots(w http.ResponseWriter, r *http.Request, v visitor) error {
 	words := []string{"snapshot", "list"}
@@ -143,9 +144,13 @@ func (s *Site) snapshots(w http.ResponseWriter, r *http.Request, v visitor) erro
 	p.Source = sourceOf(d, d.Decode(&p.List))
 	slices.Reverse(p.List)
 	p.List = shorten(p.List, &p.More)
-	p.Save, p.Verify = s.offer(v, command.SaveSnapshot), s.offer(v, command.VerifySnapshot)
+	p.Save, p.Verify, p.Drill = s.offer(v, command.SaveSnapshot), s.offer(v, command.VerifySnapshot), s.offer(v, command.DrillSnapshot)
 	for _, one := range p.List {
 		p.Verify.Choices = append(p.Verify.Choices, string(one.File))
+	}
+	p.Drill.Choices = p.Verify.Choices
+	if work := s.readWork(r, v); work.Action == command.DrillSnapshot {
+		p.Work = work
 	}
 	return s.show(w, r, v, "snapshots", http.StatusOK, "Snapshots", p)
 }
@@ -153,37 +158,17 @@ func (s *Site) snapshots(w http.ResponseWriter, r *http.Request, v visitor) erro
 // operationsPage is the data of the page with changes of the whole cluster.
 type operationsPage struct {
 	Status        statusPage
-	UpgradeSource source
-	Upgrade       upgrade
-	Unfinished    bool // there is an upgrade to pause or resume
-	UpgradeNodes  []upgradeNode
-	MoreNodes     int
+	Rollout       rollout
 	JournalSource source
 	Journal       []journalLine // the newest first
 	MoreSteps     int
 	Pause, Resume offer
 }
 
-type upgradeNode struct {
-	Name, Stage, Error text
-	Took, Away         time.Duration
-}
-
 func (s *Site) operations(w http.ResponseWriter, r *http.Request, v visitor) error {
 	p := operationsPage{Status: s.readStatus(r), Pause: s.offer(v, command.PauseUpgrade), Resume: s.offer(v, command.ResumeUpgrade)}
-	d := s.reader.Read(r.Context(), "upgrade", "status")
-	p.UpgradeSource = sourceOf(d, d.Decode(&p.Upgrade))
-	p.Unfinished = p.Upgrade.Upgrade.To != "" && p.Upgrade.Upgrade.Phase != "finished"
-	for _, name := range slices.Sorted(maps.Keys(p.Upgrade.Upgrade.Nodes)) {
-		n := p.Upgrade.Upgrade.Nodes[name]
-		stage := n.Stage
-		if stage == "" {
-			stage = "waiting"
-		}
-		p.UpgradeNodes = append(p.UpgradeNodes, upgradeNode{clean(string(name)), stage, n.Error, seconds(n.Took), seconds(n.Away)})
-	}
-	p.UpgradeNodes = shorten(p.UpgradeNodes, &p.MoreNodes)
-	d = s.reader.Read(r.Context(), "journal")
+	p.Rollout = s.readRollout(r, p.Status)
+	d := s.reader.Read(r.Context(), "journal")
 	p.JournalSource = sourceOf(d, d.Decode(&p.Journal))
 	slices.Reverse(p.Journal)
 	p.Journal = shorten(p.Journal[:min(len(p.Journal), maxJournal)], &p.MoreSteps)
@@ -191,54 +176,6 @@ func (s *Site) operations(w http.ResponseWriter, r *http.Request, v visitor) err
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-
-// upgradePage is the data of the page that plans an upgrade.
-type upgradePage struct {
-	Folder  string
-	Problem string // why the folder cannot be read
-	Plan    offer
-	Job     *command.Job // whose plan is shown; nil for none
-	Failure string
-	Read    plan
-	More    int  // rows that are left out
-	Empty   bool // nothing would change
-}
-
-func (s *Site) upgrade(w http.ResponseWriter, r *http.Request, v visitor) error {
-	p := upgradePage{Folder: s.Settings.Bundles, Plan: s.offer(v, command.PlanUpgrade)}
-	if p.Folder != "" {
-		entries, err := os.ReadDir(p.Folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			p.Problem = p.Folder + " does not exist; create it, and put bundles into it"
-		} else if err != nil {
-			p.Problem = err.Error()
-		}
-		for _, e := range entries {
-			if command.IsBundle(e.Name()) && e.Type().IsRegular() && len(p.Plan.Choices) < maxRows {
-				p.Plan.Choices = append(p.Plan.Choices, e.Name())
-			}
-		}
-	}
-	if job := s.jobs.Last(command.PlanUpgrade); job != nil && v.session.Role.Has(access.ReadJobs) {
-		state, _ := job.State()
-		err := command.Document{Command: job.Command, JSON: state.Document}.Decode(&p.Read)
-		if p.Job, p.Failure = job, state.Failure; err != nil {
-			p.Failure = err.Error()
-		}
-		shortenPlan(&p)
-		p.Empty = err == nil && len(p.Read.Plan.Nodes) == 0 && len(p.Read.Plan.Changes) == 0
-	}
-	return s.show(w, r, v, "upgrade", http.StatusOK, "Upgrade", p)
-}
-
-// shortenPlan cuts the lists of a plan. The page links to the whole output.
-func shortenPlan(p *upgradePage) {
-	var more [3]int
-	p.Read.Plan.Nodes = shorten(p.Read.Plan.Nodes, &more[0])
-	p.Read.Plan.Changes = shorten(p.Read.Plan.Changes, &more[1])
-	p.Read.Checks = shorten(p.Read.Checks, &more[2])
-	p.More = more[0] + more[1] + more[2]
-}
 
 // supportPage is the data of the page for people who ask for help.
 type supportPage struct {

@@ -17,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/internal/testing/short"
 )
 
 // authority makes a folder with a CA, as kubeadm does, and a pool with it.
@@ -233,6 +235,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		"--listen":       {Listen: "6446"},
 		"--private-key":  {Certificate: "/a"},
 		"--bundles":      {Settings: command.Settings{Bundles: "bundles"}},
+		"--bundle-key":   {Settings: command.Settings{BundleKeys: []string{"/a", "release.pub"}}},
 		"begin with -":   {Settings: command.Settings{SnapshotKey: "--unsigned"}},
 		"--certificate ": {Certificate: "a", PrivateKey: "/b"},
 	} {
@@ -268,6 +271,46 @@ func TestUnitIsValid(t *testing.T) {
 		}
 	}
 	verifyUnit(t, text)
+}
+
+// TestWorkUnitIsValid asks systemd about the unit in which upgrades run.
+func TestWorkUnitIsValid(t *testing.T) {
+	text := Home{Root: "/var/lib/a %h $b", LogDir: "/var/log/sealift"}.workUnit("/bin/true")
+	for _, want := range []string{`ExecStart="/bin/true" work --root "/var/lib/a %%h $$b" --log-dir "/var/log/sealift"`, "Type=exec"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the unit lacks %s", want)
+		}
+	}
+	if strings.Contains(text, "[Install]") || strings.Contains(text, "Restart=") || strings.Contains(text, "UMask=") {
+		t.Errorf("the unit starts by itself, or hides the files of hooks: %s", text)
+	}
+	verifyUnit(t, text)
+}
+
+// TestWorkIsInTheAudit runs a change that a console has requested, as its unit does.
+func TestWorkIsInTheAudit(t *testing.T) {
+	short.AsRoot(t, "a program that runs as root")
+	h := Home{Root: t.TempDir(), LogDir: t.TempDir()}
+	program := filepath.Join(t.TempDir(), "sealift")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"ran $*\"\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Work(t.Context(), program); err == nil {
+		t.Error("there was something to do")
+	}
+	runner := h.runner(slog.New(slog.DiscardHandler))
+	runner.Start = func(ctx context.Context) error { return h.Work(ctx, program) }
+	runner.Active = func(context.Context) (bool, error) { return false, nil }
+	request := background.Request{Action: "upgrade-start", Command: "sudo sealift upgrade --yes", Words: []string{"upgrade", "--yes"}, Who: "jane", Began: time.Now()}
+	if err := runner.Begin(t.Context(), request, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := runner.Read(t.Context()); err != nil || s.Progress != "ran upgrade --yes\n" || s.Failure != "failed with exit code 3" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if lines, err := h.Audit().Last(5); err != nil || len(lines) != 1 || lines[0].Who != "jane" || lines[0].What != "action upgrade-start" || lines[0].Result != "failed with exit code 3" {
+		t.Errorf("the audit has %+v, %v", lines, err)
+	}
 }
 
 // pemOf encodes a block.

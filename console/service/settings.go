@@ -19,8 +19,10 @@ import (
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -59,9 +61,13 @@ func (s Settings) Check() error {
 	if (s.Certificate == "") != (s.PrivateKey == "") {
 		return errors.New("--certificate and --private-key belong together; give both, or none for a certificate of the cluster's CA")
 	}
-	for flag, name := range map[string]string{"--certificate": s.Certificate, "--private-key": s.PrivateKey, "--snapshot-identity": s.SnapshotIdentity, "--bundles": s.Bundles} {
-		if name != "" && !filepath.IsAbs(name) {
-			return fmt.Errorf("%s must be a path that begins with /, not %q", flag, name)
+	paths := []struct{ flag, name string }{{"--certificate", s.Certificate}, {"--private-key", s.PrivateKey}, {"--snapshot-identity", s.SnapshotIdentity}, {"--bundles", s.Bundles}}
+	for _, key := range s.BundleKeys {
+		paths = append(paths, struct{ flag, name string }{"--bundle-key", key})
+	}
+	for _, one := range paths {
+		if one.name != "" && !filepath.IsAbs(one.name) {
+			return fmt.Errorf("%s must be a path that begins with /, not %q", one.flag, one.name)
 		}
 	}
 	if strings.HasPrefix(s.SnapshotKey, "-") || strings.HasPrefix(s.SnapshotStore, "-") {
@@ -125,6 +131,17 @@ func (h Home) Tokens() access.Tokens { return access.Tokens{Dir: h.file("tokens"
 func (h Home) Sessions() access.Sessions {
 	return access.Sessions{Dir: h.file("sessions"), Now: time.Now}
 }
+
+// uploads says where uploaded bundles lie: on the disk of the install root, where an upgrade needs their content, too.
+func (h Home) uploads() upload.Options {
+	return upload.Options{Spool: h.file("uploads"), Bundles: h.file("bundles"), Space: func(folder string) (uint64, error) {
+		space, err := diskspace.Of(folder)
+		return space.Bytes, err
+	}}
+}
+
+// backgroundDir is the folder of changes that outlive the console.
+func (h Home) backgroundDir() string { return h.file("background") }
 
 // The files of the audit in the folder of logs, which a reset keeps.
 const (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,7 +126,7 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 		if err := h.write(s); err != nil {
 			return err
 		}
-		if err := files.Write(unitFile, []byte(h.unit(program, s))); err != nil {
+		if err := errors.Join(files.Write(unitFile, []byte(h.unit(program, s))), files.Write(workFile, []byte(h.workUnit(program)))); err != nil {
 			return err
 		}
 		if _, err := os.Lstat(linkFile); errors.Is(err, fs.ErrNotExist) && program != linkFile {
@@ -139,13 +140,18 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 
 // Off stops the console, and removes its unit, its settings, and all tokens and sessions. The audit stays.
 func (h Home) Off(ctx context.Context, output io.Writer) error {
+	if works, err := isActive(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	} else if works {
+		return ErrWorking
+	}
 	return h.recorded(ctx, "console/off", func() error {
 		if _, err := os.Lstat(unitFile); err == nil {
 			if err := systemctl(ctx, output, []string{"disable", "--now", unitName}); err != nil {
 				return err
 			}
 		}
-		if err := files.Remove(unitFile); err != nil {
+		if err := errors.Join(files.Remove(unitFile), files.Remove(workFile)); err != nil {
 			return err
 		}
 		if target, err := os.Readlink(linkFile); err == nil && filepath.Base(target) == ProgramName {

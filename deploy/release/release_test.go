@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -136,6 +137,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 
 // TestSignatureIsChecked signs as a release does, and lets openssl read it.
 func TestSignatureIsChecked(t *testing.T) {
+	fixture.Unapproved(t, fips.PrivateKeys)
 	t.Setenv("SEALIFT_KEY_PASSPHRASE", "secret")
 	dir, keys := t.TempDir(), t.TempDir()
 	script, archive := releaseIn(t, dir, "v1.0.0", program)

@@ -140,6 +140,8 @@ spec:
       serverSideApply: {fieldManager: work-agent-mine, force: true, ignoreFields: [{condition: OnSpokeChange, jsonPointers: [/data/size]}]}
   - resourceIdentifier: {resource: configmaps, namespace: default, name: judged}
     conditionRules: [{type: CEL, condition: Ready, celExpressions: ["object.metadata.name == 'judged'"], messageExpression: "object.metadata.name + ' is fine'"}]
+  - resourceIdentifier: {group: rbac.authorization.k8s.io, resource: clusterroles, name: 'w*e'}
+    feedbackRules: [{type: JSONPaths, jsonPaths: [{name: verbs, path: '.rules[*].verbs[0]'}]}]
   workload:
     manifests:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: plain, namespace: default}, data: {color: VALUE}}
@@ -150,6 +152,10 @@ spec:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name, namespace: default}}
     - {apiVersion: nowhere.example.com/v1, kind: Nothing, metadata: {name: nothing, namespace: default}}
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: judged, namespace: default}}
+    - apiVersion: rbac.authorization.k8s.io/v1
+      kind: ClusterRole
+      metadata: {name: wide, namespace: default}
+      rules: [{apiGroups: [""], resources: [pods], verbs: [get]}, {apiGroups: [""], resources: [nodes], verbs: [list]}]
 `
 
 // TestWorkIsApplied has one work with every update strategy, three manifests that fail, and an object that stays.
@@ -176,7 +182,7 @@ data: {color: blue}
 		return s
 	}
 	c.eventually("the manifests that can be applied are", func() bool {
-		return c.configMap("plain")["color"] == "one" && c.configMap("stays") != nil && c.configMap("shared")["size"] == "one" && len(status().ResourceStatus.Manifests) == 8
+		return c.configMap("plain")["color"] == "one" && c.configMap("stays") != nil && c.configMap("shared")["size"] == "one" && len(status().ResourceStatus.Manifests) == 9
 	})
 	if got := c.configMap("theirs")["color"]; got != "theirs" {
 		t.Errorf("an object that is only to be created has %v", got)
@@ -195,6 +201,9 @@ data: {color: blue}
 	if strings.Join(failed, " ") != "Not_A_Name nothing" || applied.Status != metav1.ConditionFalse || !strings.Contains(applied.Message, "Nothing") {
 		t.Errorf("failed: %v, %+v", failed, applied)
 	}
+	if c := meta.FindStatusCondition(s.ResourceStatus.Manifests[6].Conditions, "Available"); c == nil || c.Status != metav1.ConditionUnknown || c.Reason != "IncompletedResourceMeta" {
+		t.Errorf("an object of an unknown kind is %+v", c)
+	}
 	ready := meta.FindStatusCondition(s.Conditions, "Ready")
 	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != "ConditionRulesAggregated" || ready.Message != "judged is fine" {
 		t.Errorf("the condition that a rule sets is %+v", ready)
@@ -202,6 +211,10 @@ data: {color: blue}
 	values := s.ResourceStatus.Manifests[3].StatusFeedback.Values
 	if len(values) != 2 || *values[0].FieldValue.String != "blue" || *values[1].FieldValue.JSON != `{"color":"blue"}` {
 		t.Errorf("feedback: %+v", values)
+	}
+	wide := s.ResourceStatus.Manifests[8]
+	if values := wide.StatusFeedback.Values; wide.ResourceMeta.Namespace != "" || len(values) != 1 || *values[0].FieldValue.JSON != `["get","list"]` {
+		t.Errorf("an object without a namespace has %+v", wide)
 	}
 
 	t.Log("what was changed on the cluster is repaired, but for the ignored field")

@@ -37,6 +37,9 @@ func (a *agent) readFeedback(ctx context.Context, work *ocm.ManifestWork, m *man
 		set(&s.Conditions, "Available", "False", "ResourceNotAvailable", "Resource is not available")
 		set(&s.Conditions, "StatusFeedbackSynced", "False", "NoStatusFeedbackSynced", "")
 		return "False"
+	case meta.IsNoMatchError(err):
+		set(&s.Conditions, "Available", "Unknown", "IncompletedResourceMeta", fmt.Sprintf("Resource meta is incompleted: %v", err))
+		return "Unknown"
 	case err != nil:
 		set(&s.Conditions, "Available", "Unknown", "FetchingResourceFailed", fmt.Sprintf("Failed to fetch resource: %v", err))
 		return "Unknown"
@@ -133,7 +136,7 @@ func wellKnown(live *unstructured.Unstructured) []ocm.JSONPath {
 	return nil
 }
 
-// find reads a path that begins with a dot, or returns nil if there is nothing there.
+// find reads a path that begins with a dot, or returns nil if there is nothing there. Several values are a list.
 func find(live *unstructured.Unstructured, p ocm.JSONPath) (any, error) {
 	if p.Version != "" && p.Version != live.GroupVersionKind().Version {
 		return nil, fmt.Errorf("version %s of %s is not the applied one", p.Version, live.GetKind())
@@ -146,7 +149,14 @@ func find(live *unstructured.Unstructured, p ocm.JSONPath) (any, error) {
 	if err != nil || len(results) == 0 || len(results[0]) == 0 {
 		return nil, err
 	}
-	return results[0][0].Interface(), nil
+	if len(results[0]) == 1 {
+		return results[0][0].Interface(), nil
+	}
+	list := make([]any, len(results[0]))
+	for i, r := range results[0] {
+		list[i] = r.Interface()
+	}
+	return list, nil
 }
 
 // fieldValue types a value.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -103,6 +105,7 @@ func (a *agent) report(ctx context.Context, before *ocm.ManagedCluster) error {
 		if after.Status.Capacity, after.Status.Allocatable, err = a.resources(ctx); err != nil {
 			return err
 		}
+		after.Status.Capacity = withOthers(after.Status.Capacity, before.Status.Capacity)
 	}
 	set(&after.Status.Conditions, "ManagedClusterJoined", "True", "ManagedClusterJoined", "Managed cluster joined")
 	set(&after.Status.Conditions, "ManagedClusterConditionAvailable", status, reason, message)
@@ -138,15 +141,30 @@ var reserved = []string{"id.k8s.io", kubeVersionClaim, "platform.open-cluster-ma
 // maxClaims bounds the claims that users add.
 const maxClaims = 20
 
-// claims returns the ClusterClaims of the cluster (X-17).
+// clusterProperties are claims in the kind of the Cluster Inventory API.
+var clusterProperties = schema.GroupVersionResource{Group: "about.k8s.io", Version: "v1alpha1", Resource: "clusterproperties"}
+
+// claims returns the ClusterClaims of the cluster (X-17), and its ClusterProperties. Of two with one name the property counts.
 func (a *agent) claims(ctx context.Context, version string) ([]ocm.ClusterClaim, error) {
 	resource := schema.GroupVersionResource{Group: ocm.ClusterVersion.Group, Version: "v1alpha1", Resource: "clusterclaims"}
 	list, err := a.local.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read the claims of the cluster: %w", err)
 	}
+	properties, err := a.local.Dynamic().Resource(clusterProperties).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // the cluster, or the agent, has no such kind
+		properties, err = &unstructured.UnstructuredList{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the properties of the cluster: %w", err)
+	}
+	return claimsOf(version, append(list.Items, properties.Items...)), nil
+}
+
+// claimsOf makes the claims of the version, of ClusterClaims and of ClusterProperties. The last one of a name counts.
+func claimsOf(version string, objects []unstructured.Unstructured) []ocm.ClusterClaim {
 	known := map[string]string{kubeVersionClaim: version}
-	for _, o := range list.Items {
+	for _, o := range objects {
 		if _, hidden := o.GetLabels()["open-cluster-management.io/spoke-only"]; hidden {
 			continue
 		}
@@ -166,15 +184,30 @@ func (a *agent) claims(ctx context.Context, version string) ([]ocm.ClusterClaim,
 	byName := func(x, y ocm.ClusterClaim) int { return strings.Compare(x.Name, y.Name) }
 	slices.SortFunc(first, byName)
 	slices.SortFunc(others, byName)
-	return append(first, others[:min(maxClaims, len(others))]...), nil
+	return append(first, others[:min(maxClaims, len(others))]...)
 }
 
-// resources sums up the nodes.
+// resources sums up the nodes. Of cordoned ones nothing is allocatable.
 func (a *agent) resources(ctx context.Context) (capacity, allocatable map[string]resource.Quantity, err error) {
 	nodes, err := a.reader.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the nodes of the cluster: %w", err)
 	}
+	capacity, allocatable = resourcesOf(nodes.Items)
+	return capacity, allocatable, nil
+}
+
+// withOthers adds the capacities that nodes do not have: other programs report those.
+func withOthers(capacity, before map[string]resource.Quantity) map[string]resource.Quantity {
+	if before == nil {
+		return capacity
+	}
+	all := maps.Clone(before)
+	maps.Copy(all, capacity)
+	return all
+}
+
+func resourcesOf(nodes []corev1.Node) (capacity, allocatable map[string]resource.Quantity) {
 	add := func(sum map[string]resource.Quantity, list corev1.ResourceList) map[string]resource.Quantity {
 		for name, q := range list {
 			if sum == nil {
@@ -186,10 +219,13 @@ func (a *agent) resources(ctx context.Context) (capacity, allocatable map[string
 		}
 		return sum
 	}
-	for _, n := range nodes.Items {
-		capacity, allocatable = add(capacity, n.Status.Capacity), add(allocatable, n.Status.Allocatable)
+	for _, n := range nodes {
+		capacity = add(capacity, n.Status.Capacity)
+		if !n.Spec.Unschedulable {
+			allocatable = add(allocatable, n.Status.Allocatable)
+		}
 	}
-	return capacity, allocatable, nil
+	return capacity, allocatable
 }
 
 // reportAddOns checks the Leases of add-ons whose health nobody else reports (O-36).

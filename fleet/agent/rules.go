@@ -2,8 +2,10 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -62,6 +64,7 @@ type rule struct {
 	expressions []expression.Program
 	message     string
 	text        *expression.Program // of the message
+	noText      string              // why there is no text, although the rule has an expression for it
 	broken      *metav1.Condition   // what the rule reports if it cannot be evaluated
 }
 
@@ -138,8 +141,9 @@ func (c conditionRule) compile() rule {
 	}
 	if c.MessageExpression != "" {
 		program, err := expression.Compile(env, c.MessageExpression)
-		if err != nil {
-			return breaks(metav1.ConditionFalse, ruleError, err.Error())
+		if err != nil { // a message decides nothing
+			r.noText, _, _ = strings.Cut(errors.Unwrap(err).Error(), "\n")
+			return r
 		}
 		r.text = &program
 	}
@@ -174,6 +178,9 @@ func (r rule) evaluate(live *unstructured.Unstructured, budget *uint64) metav1.C
 
 // say returns the message for a result. An expression takes precedence over a text, unless it is empty.
 func (r rule) say(variables map[string]any, budget *uint64) string {
+	if r.noText != "" {
+		return r.noText
+	}
 	if r.text != nil {
 		value, err := r.text.Evaluate(budget, variables)
 		if err != nil {

@@ -43,6 +43,8 @@ func TestRulesSetConditions(t *testing.T) {
 		"a field that is missing": {`[{type: CEL, condition: Done, celExpressions: ["object.status.ready"]}]`, settings, "Done False ConditionRuleExpressionError no such key: status"},
 		"no bool":                 {`[{type: CEL, condition: Done, celExpressions: ["object.data.state"]}]`, settings, "Done False ConditionRuleExpressionError expected bool result, got string"},
 		"no CEL":                  {`[{type: CEL, condition: Done, celExpressions: ["1 +"]}]`, settings, `Done False ConditionRuleExpressionError CEL expression "1 +": ERROR`},
+		"no CEL in the text":      {`[{type: CEL, condition: Done, celExpressions: ["true"], messageExpression: "badcel"}]`, settings, "Done True ConditionRuleEvaluated ERROR: <input>:1:1: undeclared reference to 'badcel' (in container '')"},
+		"statuses that are none":  {`[{type: CEL, condition: Done, celExpressions: ["!hasConditions({}) && !hasConditions('badtype') && !hasConditions({'conditions': []}) && !hasConditions({'conditions': null})"]}]`, settings, "Done True ConditionRuleEvaluated Manifest is Done"},
 		"an unknown type":         {"[{type: Guess, condition: Done}]", settings, "Done Unknown ConditionRuleInvalid unrecognized condition rule type Guess; use CEL or WellKnownConditions"},
 		"without an end":          {`[{type: CEL, condition: Done, celExpressions: ["ENDLESS"]}]`, settings, "Done False ConditionRuleExpressionError "},
 		"two rules":               {`[{type: CEL, condition: A, celExpressions: ["true"]}, {type: CEL, condition: B, celExpressions: ["false"]}]`, settings, "A True ConditionRuleEvaluated Manifest is A\nB False ConditionRuleEvaluated Manifest is not B"},

@@ -287,11 +287,17 @@ func (a *agent) read(ctx context.Context, work *ocm.ManifestWork) []manifest {
 		if m.id.Resource, m.err = a.local.Resource(ctx, ref); m.err != nil {
 			continue
 		}
-		for _, c := range work.Spec.ManifestConfigs {
-			if c.ResourceIdentifier == m.id {
-				m.config = c
+		if ref.Namespace != "" {
+			namespaced, err := a.local.Namespaced(ctx, ref)
+			if m.err = err; err != nil {
+				continue
+			}
+			if !namespaced { // nobody minds a namespace there; to the cluster, and to the rules of the work, it is none
+				m.object, m.id.Namespace = m.object.DeepCopy(), ""
+				m.object.SetNamespace("")
 			}
 		}
+		m.config = work.Spec.ConfigOf(m.id)
 		m.rules, m.err = compileRules(m.config, m.object)
 	}
 	return manifests
@@ -330,7 +336,11 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 			if owned := new(kube.OwnedError); errors.As(m.err, &owned) {
 				reason = relation.ManifestConflict
 			}
-			set(&s.Conditions, "Applied", "False", reason, "Failed to apply manifest: "+m.err.Error())
+			message := "Failed to apply manifest: "
+			if fields := new(ignoreError); errors.As(m.err, &fields) {
+				reason, message = "AppliedManifestSSAIgnoreFieldError", "Failed to process ignoreFields: "
+			}
+			set(&s.Conditions, "Applied", "False", reason, message+m.err.Error())
 		} else {
 			set(&s.Conditions, "Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
 		}

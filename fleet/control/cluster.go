@@ -53,19 +53,20 @@ func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 // heartbeats passes a Lease that appears. Renewals arrive when the previous one is late: only then they change anything. All are
 // noted.
 func (c *controllers) heartbeats() predicate.Funcs {
-	note := func(o client.Object) {
+	note := func(o client.Object, live bool) {
 		if l, ok := o.(*coordinationv1.Lease); ok && l.Name == ocm.ClusterLease && l.Spec.RenewTime != nil {
-			c.renewals.see(l.Namespace, l.Spec.RenewTime.Time, c.now())
+			c.renewals.see(l.Namespace, renewal{at: l.Spec.RenewTime.Time, seen: c.now(), live: live})
 		}
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
-			note(e.Object)
+			note(e.Object, false)
 			return true
 		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			note(e.ObjectNew)
 			before, ok := e.ObjectOld.(*coordinationv1.Lease)
+			after, _ := e.ObjectNew.(*coordinationv1.Lease)
+			note(e.ObjectNew, ok && after != nil && !before.Spec.RenewTime.Equal(after.Spec.RenewTime))
 			return !ok || before.Spec.RenewTime == nil || time.Since(before.Spec.RenewTime.Time) > time.Minute
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -77,15 +78,20 @@ func (c *controllers) heartbeats() predicate.Funcs {
 // starts does not make the fleet Unknown (TestRestartedHubWaitsForRenewals).
 type renewals struct{ memory[string, renewal] }
 
-type renewal struct{ at, seen time.Time }
+// renewal is at a time of the cluster's clock, and was first seen at one of the hub's clock. A live one was seen when it came.
+type renewal struct {
+	at, seen time.Time
+	live     bool
+}
 
-// see notes the last renewal of a cluster, and returns when this hub first saw it.
-func (r *renewals) see(cluster string, at, now time.Time) (first time.Time) {
+// see notes the last renewal of a cluster, and returns it as this hub first saw it.
+func (r *renewals) see(cluster string, last renewal) (first renewal) {
 	r.change(cluster, func(had renewal, found bool) (renewal, bool) {
-		if !found || !had.at.Equal(at) {
-			had = renewal{at: at, seen: now}
+		if !found || !had.at.Equal(last.at) {
+			had = last
 		}
-		first = had.seen
+		had.live = had.live || last.live
+		first = had
 		return had, true
 	})
 	return first
@@ -100,19 +106,18 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 	if err == nil && !cluster.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, c.dropFinalizers(ctx, &cluster)
 	}
-	if err != nil || !cluster.Spec.HubAcceptsClient {
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if err := c.namespace(ctx, cluster.Name); err != nil {
-		return reconcile.Result{}, err
-	}
 	after := copyOf(&cluster)
-	if meta.FindStatusCondition(after.Status.Conditions, inventory.Accepted) == nil {
-		c.set(&after.Status.Conditions, inventory.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
-	}
-	again, err := c.heartbeat(ctx, after)
-	if err != nil {
-		return reconcile.Result{}, err
+	var again time.Duration
+	if c.accept(after) {
+		if err := c.namespace(ctx, cluster.Name); err != nil {
+			return reconcile.Result{}, err
+		}
+		if again, err = c.heartbeat(ctx, after); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	status := after.Status
 	c.taint(after)
@@ -132,6 +137,21 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 	before := copyOf(after)
 	after.Status = status
 	return reconcile.Result{RequeueAfter: again}, c.patchStatus(ctx, before, after)
+}
+
+// accept sets condition HubAcceptedManagedCluster, and reports whether the cluster was ever accepted. One that was not has no namespace and
+// sends no heartbeats. It gets the taint, so that no placement selects it.
+func (c *controllers) accept(cluster *ocm.ManagedCluster) bool {
+	known := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Accepted) != nil
+	switch {
+	case cluster.Spec.HubAcceptsClient:
+		c.set(&cluster.Status.Conditions, inventory.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
+	case known:
+		c.set(&cluster.Status.Conditions, inventory.Accepted, "False", "HubClusterAdminDenied", "Denied by hub cluster admin")
+	default:
+		return false
+	}
+	return true
 }
 
 // dropFinalizers removes the finalizers that a hub of Open Cluster Management set on a cluster. Nobody else does when that hub is gone.
@@ -169,14 +189,27 @@ func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster
 	}
 	seconds := cmp.Or(cluster.Spec.LeaseDurationSeconds, 60)
 	limit := 5 * time.Duration(seconds) * time.Second
-	if noted := c.renewals.see(cluster.Name, seen, c.now()); noted.After(seen) {
-		seen = noted
+	last := c.renewals.see(cluster.Name, renewal{at: seen, seen: c.now()})
+	if last.live {
+		c.compareClocks(cluster, last, limit)
 	}
-	if left := seen.Add(limit).Sub(c.now()); left > 0 {
+	// the time of the renewal itself is that of the cluster's clock, which may be wrong
+	if left := last.seen.Add(limit).Sub(c.now()); left > 0 {
 		return left, nil
 	}
 	c.set(&cluster.Status.Conditions, inventory.Available, "Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease.")
 	return 0, nil
+}
+
+// compareClocks reports whether a cluster's clock differs from the hub's by less than a limit.
+func (c *controllers) compareClocks(cluster *ocm.ManagedCluster, last renewal, limit time.Duration) {
+	const kind = "ManagedClusterConditionClockSynced"
+	if last.seen.Sub(last.at).Abs() < limit {
+		c.set(&cluster.Status.Conditions, kind, "True", "ManagedClusterClockSynced", "The clock of the managed cluster is synced with the hub.")
+		return
+	}
+	c.set(&cluster.Status.Conditions, kind, "False", "ManagedClusterClockOutOfSync",
+		"The clock of hub and agent is out of sync. Set the clock of the cluster; the hub's signatures may be refused there until then.")
 }
 
 // taint keeps placements from selecting an unreachable cluster, unless it is an occasional one.

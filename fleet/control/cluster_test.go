@@ -63,3 +63,67 @@ func TestRestartedHubWaitsForRenewals(t *testing.T) {
 	now = now.Add(limit)
 	look("the cluster is still silent", false, 0)
 }
+
+// TestClusterIsAcceptedAndDenied has a cluster that was never accepted, then one that is, and one that is not any more.
+func TestClusterIsAcceptedAndDenied(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	c := &controllers{now: func() time.Time { return now }}
+	cluster := &ocm.ManagedCluster{}
+	for _, tt := range []struct {
+		accepts, known bool
+		reason         string
+	}{{false, false, ""}, {true, true, "HubClusterAdminAccepted"}, {false, true, "HubClusterAdminDenied"}, {true, true, "HubClusterAdminAccepted"}} {
+		cluster.Spec.HubAcceptsClient = tt.accepts
+		known, reason := c.accept(cluster), ""
+		if state := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Accepted); state != nil {
+			reason = state.Reason
+			if (state.Status == metav1.ConditionTrue) != tt.accepts {
+				t.Errorf("the condition is %+v", state)
+			}
+		}
+		if known != tt.known || reason != tt.reason {
+			t.Errorf("got %v %s, want %v %s", known, reason, tt.known, tt.reason)
+		}
+	}
+	cluster = &ocm.ManagedCluster{}
+	if c.taint(cluster); len(cluster.Spec.Taints) != 1 || cluster.Spec.Taints[0].Key != unreachable {
+		t.Errorf("a cluster that never reported has taints %+v", cluster.Spec.Taints)
+	}
+}
+
+// TestClocksOfClusters has a cluster whose clock is ahead, then behind, then right, and that is silent in the end.
+func TestClocksOfClusters(t *testing.T) {
+	const limit = 5 * time.Minute
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	leases := &leaseReader{lease: coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ocm.ClusterLease, Namespace: "rome"}}}
+	leases.lease.Spec.RenewTime = &metav1.MicroTime{Time: now.Add(-time.Hour)}
+	c := &controllers{now: func() time.Time { return now }, reader: inventory.Reader{Reader: leases}}
+	cluster := &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	look := func(what, clock string, known bool) {
+		t.Helper()
+		_, err := c.heartbeat(t.Context(), cluster)
+		got := ""
+		if state := meta.FindStatusCondition(cluster.Status.Conditions, "ManagedClusterConditionClockSynced"); state != nil {
+			got = string(state.Status)
+		}
+		if unknown := meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, inventory.Available, metav1.ConditionUnknown); err != nil || got != clock || unknown == known {
+			t.Errorf("%s: the clock is %q, want %q; the cluster is unknown: %v; %v", what, got, clock, unknown, err)
+		}
+	}
+	c.heartbeats().Create(event.CreateEvent{Object: &leases.lease})
+	look("an old renewal says nothing of the clock", "", true)
+	c.heartbeats().Update(event.UpdateEvent{ObjectOld: &leases.lease, ObjectNew: &leases.lease})
+	look("it is only listed again", "", true)
+	for offset, clock := range map[time.Duration]string{24 * time.Hour: "False", limit: "False", -limit: "False", limit - time.Second: "True", time.Second - limit: "True"} {
+		now = now.Add(time.Minute)
+		before := leases.lease.DeepCopy()
+		leases.lease.Spec.RenewTime = &metav1.MicroTime{Time: now.Add(offset)}
+		c.heartbeats().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: &leases.lease})
+		look(offset.String(), clock, true)
+	}
+	before := leases.lease.DeepCopy()
+	leases.lease.Spec.RenewTime = &metav1.MicroTime{Time: now.Add(24 * time.Hour)}
+	c.heartbeats().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: &leases.lease})
+	now = now.Add(limit)
+	look("a cluster whose clock is ahead is silent", "False", false)
+}

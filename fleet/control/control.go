@@ -97,7 +97,7 @@ func New(o Options) hub.Controller {
 		if c.signer, err = c.newSigner(ctx); err != nil {
 			return err
 		}
-		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns, c.certificates, c.signatures, c.finishes} {
+		for _, start := range []func() error{c.sets, c.setConditions, c.clusters, c.placements, c.addOns, c.clusterAddOns, c.certificates, c.signatures, c.finishes} {
 			if err := start(); err != nil {
 				return err
 			}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/placement"
@@ -19,12 +17,13 @@ import (
 // placements keeps the decisions of all Placements (O-39 to O-44).
 func (c *controllers) placements() error {
 	all := soon(every[ocm.Placement](c.Client))
+	specs := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return builder.ControllerManagedBy(c.hub).Named("placement").
 		For(&ocm.Placement{}).
 		Owns(&ocm.PlacementDecision{}).
 		Watches(&ocm.ManagedCluster{}, all).
-		Watches(&ocm.ManagedClusterSet{}, all).
-		Watches(&ocm.ManagedClusterSetBinding{}, all).
+		Watches(&ocm.ManagedClusterSet{}, all, specs).
+		Watches(&ocm.ManagedClusterSetBinding{}, all, specs).
 		Watches(&ocm.AddOnPlacementScore{}, all).
 		Complete(retryOnConflict(reconcile.Func(c.place)))
 }
@@ -98,29 +97,3 @@ func (c *controllers) place(ctx context.Context, req reconcile.Request) (reconci
 	}
 	return again, c.patchStatus(ctx, &p, after)
 }
-
-// sets creates the default sets.
-func (c *controllers) sets() error {
-	return c.hub.Add(leaderTask(func(ctx context.Context) error {
-		for name, selector := range map[string]ocm.SetSelector{
-			ocm.DefaultClusterSet: {SelectorType: ocm.ExclusiveClusterSetLabel},
-			"global":              {SelectorType: ocm.LabelSelector, LabelSelector: &metav1.LabelSelector{}},
-		} {
-			set := &ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ocm.ManagedClusterSetSpec{ClusterSelector: selector}}
-			err := c.Get(ctx, client.ObjectKeyFromObject(set), &ocm.ManagedClusterSet{})
-			if apierrors.IsNotFound(err) {
-				err = c.Create(ctx, set)
-			}
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				return err
-			}
-		}
-		return nil
-	}))
-}
-
-// leaderTask runs once on the hub that decides.
-type leaderTask func(context.Context) error
-
-// Start runs the task.
-func (t leaderTask) Start(ctx context.Context) error { return t(ctx) }

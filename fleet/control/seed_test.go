@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -167,6 +169,32 @@ func (g *grid) seed() {
 	g.seedRuns("oslo", "default")
 	g.Log("seed: a configuration per placement, in the west, in the east, and then on the others")
 	g.apply(seedAddOn(seedRollout))
+	g.eventually("the set of the placement is bound, and has clusters", func() string {
+		var set ocm.ManagedClusterSet
+		var binding ocm.ManagedClusterSetBinding
+		err := errors.Join(g.client.Get(g.Context(), types.NamespacedName{Name: "global"}, &set),
+			g.client.Get(g.Context(), types.NamespacedName{Namespace: "default", Name: "global"}, &binding))
+		empty, bound := meta.FindStatusCondition(set.Status.Conditions, "ClusterSetEmpty"), meta.FindStatusCondition(binding.Status.Conditions, "Bound")
+		if err != nil || empty == nil || empty.Status != metav1.ConditionFalse || bound == nil || bound.Status != metav1.ConditionTrue {
+			return fmt.Sprintf("%+v %+v %v", empty, bound, err)
+		}
+		return ""
+	})
+	const stranger = "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: stranger}\nspec: {hubAcceptsClient: false}\n"
+	g.apply(stranger)
+	g.eventually("a cluster that nobody accepted has the taint, and no namespace", func() string {
+		cluster := &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
+		err := g.client.Get(g.Context(), types.NamespacedName{Name: "stranger"}, cluster)
+		if err != nil || len(cluster.Spec.Taints) != 1 || cluster.Spec.Taints[0].Key != "cluster.open-cluster-management.io/unreachable" {
+			return fmt.Sprintf("%+v %v", cluster.Spec.Taints, err)
+		}
+		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+		if err := g.client.Get(g.Context(), types.NamespacedName{Name: "stranger"}, namespace); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("its namespace: ", err)
+		}
+		g.must(g.client.Delete(g.Context(), cluster))
+		return ""
+	})
 	g.eventually("the west has it", func() string { return g.seedHas("rome", "placement") })
 	for _, cluster := range []string{"rome", "oslo", "cluster1"} {
 		for _, later := range map[string][]string{"rome": {"oslo", "cluster1"}, "oslo": {"cluster1"}}[cluster] {

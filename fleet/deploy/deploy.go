@@ -165,18 +165,16 @@ func (a side) work(name string, manifests []map[string]any, ask func(map[string]
 	w.Spec.DeleteOption = a.deletion(manifests)
 	for _, m := range manifests {
 		id := Identify(m)
-		config := ocm.ManifestConfig{ResourceIdentifier: id}
+		config := a.Spec.ConfigOf(id)
+		config.FeedbackRules = nil
 		if ask(m) {
 			config.FeedbackRules = []ocm.FeedbackRule{{Type: ocm.WellKnownStatus}}
 		}
 		for _, c := range a.Spec.ManifestConfigs {
-			if c.ResourceIdentifier == id {
-				rules := config.FeedbackRules
+			if c.Matches(id) {
 				for _, r := range c.FeedbackRules {
-					rules = merge(rules, r)
+					config.FeedbackRules = merge(config.FeedbackRules, r)
 				}
-				config = c
-				config.FeedbackRules = rules
 			}
 		}
 		if config.FeedbackRules != nil || config.UpdateStrategy != nil || config.ConditionRules != nil {

@@ -80,7 +80,13 @@ type ManagedClusterSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	Spec ManagedClusterSetSpec `json:"spec,omitzero"`
+	Spec   ManagedClusterSetSpec `json:"spec,omitzero"`
+	Status ConditionedStatus     `json:"status,omitzero"`
+}
+
+// ConditionedStatus is the status of an object that reports nothing else.
+type ConditionedStatus struct {
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ManagedClusterSetSpec selects the members of a set.
@@ -99,7 +105,8 @@ type ManagedClusterSetBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	Spec ManagedClusterSetBindingSpec `json:"spec,omitzero"`
+	Spec   ManagedClusterSetBindingSpec `json:"spec,omitzero"`
+	Status ConditionedStatus            `json:"status,omitzero"`
 }
 
 // ManagedClusterSetBindingSpec names the set. It is also the name of the binding.

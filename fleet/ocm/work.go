@@ -2,6 +2,7 @@ package ocm
 
 import (
 	"encoding/json"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -97,6 +98,48 @@ type ManifestConfig struct {
 	UpdateStrategy     *UpdateStrategy    `json:"updateStrategy,omitempty"`
 	// ConditionRules are read by agents. They are passed on unchanged.
 	ConditionRules json.RawMessage `json:"conditionRules,omitempty"`
+}
+
+// ConfigOf returns the configuration of an object. Several ManifestConfigs may be for it: the first one with feedback rules, the first one
+// with an update strategy, and the first one with condition rules count.
+func (s AgentSpec) ConfigOf(id ResourceIdentifier) ManifestConfig {
+	of := ManifestConfig{ResourceIdentifier: id}
+	for _, c := range s.ManifestConfigs {
+		if !c.Matches(id) {
+			continue
+		}
+		if len(of.FeedbackRules) == 0 {
+			of.FeedbackRules, of.FeedbackScrapeType = c.FeedbackRules, c.FeedbackScrapeType
+		}
+		if of.UpdateStrategy == nil {
+			of.UpdateStrategy = c.UpdateStrategy
+		}
+		if rules := string(of.ConditionRules); rules == "" || rules == "null" || rules == "[]" {
+			of.ConditionRules = c.ConditionRules
+		}
+	}
+	return of
+}
+
+// Matches reports whether the configuration is for an object. A * in its namespace or name stands for any text.
+func (c ManifestConfig) Matches(id ResourceIdentifier) bool {
+	of := c.ResourceIdentifier
+	return of.Group == id.Group && of.Resource == id.Resource && matches(of.Namespace, id.Namespace) && matches(of.Name, id.Name)
+}
+
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, parts[0])
+	for _, part := range parts[1:last] {
+		var found bool
+		_, text, found = strings.Cut(text, part)
+		ok = ok && found
+	}
+	return ok && strings.HasSuffix(text, parts[last])
 }
 
 // Types of a FeedbackRule.

@@ -172,6 +172,27 @@ func TestSets(t *testing.T) {
 	if !slices.Equal(bound, []string{"eu", "global"}) || !slices.Equal(Eligible(bound, []string{"eu", "none"}), []string{"eu"}) {
 		t.Errorf("bound are %v", bound)
 	}
+	broken := ocm.ManagedClusterSet{}
+	broken.Spec.ClusterSelector.SelectorType = "Guess"
+	members := []ocm.ManagedCluster{*clusters[0], *clusters[1]}
+	for _, tt := range []struct {
+		got  Condition
+		want string
+	}{
+		{Emptiness(global, members), "ClusterSetEmpty False ClustersSelected 2 ManagedClusters selected"},
+		{Emptiness(exclusive, members), "ClusterSetEmpty False ClustersSelected 1 ManagedClusters selected"},
+		{Emptiness(exclusive, members[:1]), "ClusterSetEmpty True NoClusterMatched No ManagedCluster selected"},
+		{Emptiness(none, members), "ClusterSetEmpty True NoClusterMatched No ManagedCluster selected"},
+		{Emptiness(broken, members), "ClusterSetEmpty Unknown InvalidSelector ManagedClusterSet  has selectorType"},
+		{Boundness(binding("ns", "eu", "eu"), sets), "Bound True ClusterSetBound "},
+		{Boundness(binding("ns", "missing", "missing"), sets), "Bound False ClusterSetNotFound there is no ManagedClusterSet missing"},
+		{Boundness(binding("ns", "misnamed", "eu"), sets), "Bound False NameMismatch name the binding like its set, eu"},
+	} {
+		got := strings.Join([]string{tt.got.Type, tt.got.Status, tt.got.Reason, tt.got.Message}, " ")
+		if !strings.HasPrefix(got, tt.want) {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
 }
 
 func FuzzSchedule(f *testing.F) {

@@ -57,6 +57,35 @@ func Candidates(names []string, sets []ocm.ManagedClusterSet, clusters []*ocm.Ma
 	return list, nil
 }
 
+// Emptiness returns condition ClusterSetEmpty of a set. Clusters that are being deleted are members until they are gone.
+func Emptiness(s ocm.ManagedClusterSet, clusters []ocm.ManagedCluster) Condition {
+	selector, err := members(s)
+	if err != nil {
+		return Condition{"ClusterSetEmpty", "Unknown", "InvalidSelector", err.Error()}
+	}
+	count := 0
+	for i := range clusters {
+		if selector.Matches(labels.Set(clusters[i].Labels)) {
+			count++
+		}
+	}
+	if count == 0 {
+		return Condition{"ClusterSetEmpty", "True", "NoClusterMatched", "No ManagedCluster selected"}
+	}
+	return Condition{"ClusterSetEmpty", "False", "ClustersSelected", fmt.Sprintf("%d ManagedClusters selected", count)}
+}
+
+// Boundness returns condition Bound of a binding.
+func Boundness(b ocm.ManagedClusterSetBinding, sets []ocm.ManagedClusterSet) Condition {
+	switch {
+	case len(Bound(b.Namespace, []ocm.ManagedClusterSetBinding{b}, sets)) > 0:
+		return Condition{"Bound", "True", "ClusterSetBound", ""}
+	case b.Name != b.Spec.ClusterSet:
+		return Condition{"Bound", "False", "NameMismatch", fmt.Sprintf("name the binding like its set, %s", b.Spec.ClusterSet)}
+	}
+	return Condition{"Bound", "False", "ClusterSetNotFound", fmt.Sprintf("there is no ManagedClusterSet %s", b.Spec.ClusterSet)}
+}
+
 // members returns the selector of a set.
 func members(s ocm.ManagedClusterSet) (labels.Selector, error) {
 	switch kind := s.Spec.ClusterSelector.SelectorType; kind {

@@ -114,7 +114,8 @@ func (h Hub) everywhere() []rbacv1.PolicyRule {
 		rule(ocm.ClusterVersion.Group, []string{"get", "list", "watch", "create"}, "managedclustersets"),
 		rule(ocm.ClusterVersion.Group, reads, "managedclustersetbindings", "placements", "addonplacementscores"),
 		rule(ocm.ClusterVersion.Group, all, "placementdecisions"),
-		rule(ocm.ClusterVersion.Group, patches, "managedclusters/status", "placements/status", "placementdecisions/status"),
+		rule(ocm.ClusterVersion.Group, patches, "managedclusters/status", "managedclustersets/status", "managedclustersetbindings/status",
+			"placements/status", "placementdecisions/status"),
 		// add-ons, with the certificates that the hub hands over, and their works
 		rule(ocm.AddOnVersion.Group, reads, "clustermanagementaddons", "addontemplates", "addondeploymentconfigs"),
 		rule(ocm.AddOnVersion.Group, all, "managedclusteraddons"),

@@ -87,9 +87,8 @@ func claims(works []ocm.ManifestWork) map[ocm.ResourceIdentifier][]ocm.ManifestW
 	for _, w := range works {
 		for _, m := range w.Spec.Workload.Manifests {
 			id := deploy.Identify(m)
-			reads := slices.ContainsFunc(w.Spec.ManifestConfigs, func(c ocm.ManifestConfig) bool {
-				return c.ResourceIdentifier == id && c.UpdateStrategy != nil && c.UpdateStrategy.Type == ocm.UpdateReadOnly
-			})
+			strategy := w.Spec.ConfigOf(id).UpdateStrategy
+			reads := strategy != nil && strategy.Type == ocm.UpdateReadOnly
 			if !reads && (id.Resource != "namespaces" || id.Group != "") {
 				found[id] = append(found[id], w)
 			}

@@ -76,7 +76,7 @@ func (a AddOn) pending() string {
 	}
 	for _, w := range a.Works {
 		switch {
-		case strings.HasPrefix(w.Name, "addon-"+a.Name+"-pre-delete"):
+		case a.isHook(w):
 		case !a.matches(w):
 			return "mca and work configs mismatch"
 		case !holds(w, "Available") || !holds(w, "Applied"):
@@ -89,6 +89,11 @@ func (a AddOn) pending() string {
 		}
 	}
 	return ""
+}
+
+// isHook reports whether a work runs before the add-on goes.
+func (a AddOn) isHook(w ocm.ManifestWork) bool {
+	return strings.HasPrefix(w.Name, "addon-"+a.Name+"-pre-delete")
 }
 
 // RolledOut is the name of a value that Sealift's agent reports of a workload: whether all of its pods match its present spec,
@@ -142,6 +147,7 @@ func (a AddOn) Available() Condition {
 	}
 	for _, w := range a.Works {
 		switch c := meta.FindStatusCondition(w.Status.Conditions, "Available"); {
+		case a.isHook(w):
 		case c == nil:
 			return is("Unknown", "WorkNotApplied", "Work is not applied yet")
 		case c.Status == metav1.ConditionFalse:

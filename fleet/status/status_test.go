@@ -148,6 +148,8 @@ func TestAvailable(t *testing.T) {
 	silent, scaled := healthy(), healthy()
 	silent.Works[0].Spec.Workload.Manifests = []map[string]any{{"kind": "ConfigMap"}, {"kind": "Deployment"}}
 	scaled.Works[0].Spec.Workload.Manifests = []map[string]any{{"kind": "Deployment", "spec": map[string]any{"replicas": 0}}}
+	hook := healthy()
+	hook.Works = append(hook.Works, ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "addon-hello-pre-delete"}})
 	unapplied := healthy()
 	unapplied.Works[0].Status.Conditions = nil
 	for _, tt := range []struct {
@@ -156,6 +158,7 @@ func TestAvailable(t *testing.T) {
 	}{
 		{status.AddOn{}, "Unknown", "WorkNotFound"},
 		{unapplied, "Unknown", "WorkNotApplied"},
+		{hook, "True", "ProbeAvailable"},
 		{silent, "Unknown", "NoProbeResult"},
 		{scaled, "True", "ProbeAvailable"},
 		{healthy(), "True", "ProbeAvailable"},

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -117,9 +118,19 @@ func (in Input) substituted(variables map[string]string) ([]map[string]any, erro
 		if manifest == nil {
 			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d is empty", in.AddOn, i)
 		}
+		count(manifest)
 		manifests = append(manifests, manifest)
 	}
 	return manifests, nil
+}
+
+// count makes a number of spec.replicas in a text: variables are texts, and the API takes none there.
+func count(manifest map[string]any) {
+	spec, _ := manifest["spec"].(map[string]any)
+	text, ok := spec["replicas"].(string)
+	if n, err := strconv.ParseInt(text, 10, 32); ok && err == nil && (manifest["kind"] == "Deployment" || manifest["kind"] == "StatefulSet") {
+		spec["replicas"] = n
+	}
 }
 
 // InstallNamespace returns the namespace of the agent: that of the configuration, or of the first Deployment or DaemonSet

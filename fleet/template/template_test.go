@@ -298,3 +298,29 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+func TestReplicasMayBeAVariable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind     string
+		replicas any
+		want     any
+	}{
+		"a Deployment":      {"Deployment", "{{N}}", int64(3)},
+		"a StatefulSet":     {"StatefulSet", "{{N}}", int64(3)},
+		"a part of a text":  {"Deployment", "1{{N}}", int64(13)},
+		"a text in another": {"ConfigMap", "{{N}}", "3"},
+		"a number":          {"Deployment", int64(2), int64(2)},
+		"no number":         {"Deployment", "many", "many"},
+		"an unknown one":    {"Deployment", "{{M}}", ""},
+	} {
+		in := template.Input{Config: ocm.AddOnDeploymentConfigSpec{CustomizedVariables: []ocm.Variable{{Name: "N", Value: "3"}}}}
+		in.Template.AgentSpec.Workload.Manifests = []map[string]any{{"kind": tt.kind, "spec": map[string]any{"replicas": tt.replicas}}}
+		manifests, err := template.Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := manifests[0]["spec"].(map[string]any)["replicas"]; got != tt.want {
+			t.Errorf("%s: got %v (%[2]T), want %v", name, got, tt.want)
+		}
+	}
+}

@@ -29,6 +29,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/recovery/retention"
 	"github.com/sealift/sealift/installer/recovery/undo"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -239,6 +240,6 @@ func Look(root, version string) (h intent.Host, err error) {
 
 // space returns the free space of the file system that a folder is on, or would be made on.
 func space(folder string) (intent.Space, error) {
-	s, err := host.SpaceOf(folder)
+	s, err := diskspace.Of(folder)
 	return intent.Space{Bytes: s.Bytes, Inodes: s.Inodes}, err
 }

@@ -13,8 +13,9 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/imagepolicy"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -53,13 +54,16 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if a.archive, err = openOurs(o); err != nil {
+	if a.archive, err = openOurs(ctx, o); err != nil {
 		return nil, err
 	}
 	switch {
 	case a.archive == nil && len(o.Trusted) > 0:
 		return nil, fmt.Errorf("%s is not a bundle, and has no signature; leave --key out", o.Archive)
 	case a.archive == nil:
+		if _, statErr := os.Stat(imagepolicy.File); statErr == nil {
+			return nil, fmt.Errorf("%s demands signatures of images, and %s has none; bring them in a bundle", imagepolicy.File, o.Archive)
+		}
 		a.foreign, err = runtime.OpenForeign(o.Archive, o.Name)
 	case o.Name != "":
 		return nil, errors.New("the images of a bundle have names; leave --name out")
@@ -76,11 +80,11 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 }
 
 // openOurs opens a bundle or package. It returns nil for a file of another program.
-func openOurs(o AddOptions) (*bundle.Archive, error) {
+func openOurs(ctx context.Context, o AddOptions) (*bundle.Archive, error) {
 	if _, err := os.Stat(filepath.Join(o.Archive, ocispec.ImageLayoutFile)); err == nil {
 		return nil, nil
 	}
-	a, err := openTrusted(o.ImageOptions)
+	a, err := openTrusted(ctx, o.ImageOptions)
 	if errors.Is(err, bundle.ErrForeign) {
 		return nil, nil
 	}
@@ -103,7 +107,7 @@ func (a *Adding) weigh(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	disk, err := host.SpaceOf(node.ContainerdDir)
+	disk, err := diskspace.Of(node.ContainerdDir)
 	if err != nil {
 		return err
 	}
@@ -135,8 +139,11 @@ func (a *Adding) Close() (err error) {
 	return err
 }
 
-// layoutsOf opens the images of all packages of an archive.
+// layoutsOf opens the images of all packages of an archive, if the policy of this host lets them in.
 func layoutsOf(a *bundle.Archive, origin runtime.Origin) (layouts []*runtime.Layout, err error) {
+	if err := imagepolicy.Check(a, imagepolicy.File); err != nil {
+		return nil, err
+	}
 	for _, p := range a.Index.Packages {
 		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))
 		if err != nil {

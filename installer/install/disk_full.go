@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -48,13 +48,13 @@ func saysFull(err error) bool {
 func fullDisks(paths []string, needs []preflight.Space, known bool) (full []string) {
 	needed := make(map[uint64]uint64)
 	for _, space := range needs {
-		if disk, err := host.SpaceOf(space.Path); err == nil {
+		if disk, err := diskspace.Of(space.Path); err == nil {
 			needed[disk.Device] += space.Bytes
 		}
 	}
 	var seen []uint64
 	for _, path := range paths {
-		disk, err := host.SpaceOf(path)
+		disk, err := diskspace.Of(path)
 		if err != nil || slices.Contains(seen, disk.Device) {
 			continue
 		}

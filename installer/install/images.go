@@ -13,8 +13,10 @@ import (
 
 // ImageOptions says which images are loaded where.
 type ImageOptions struct {
-	Archive string // a bundle, a package, or the folder into which one was unpacked
-	Socket  string // of containerd; "" for the node's
+	Archive string // its name in messages
+	// Open opens the bundle or package. One that leaves out files has its base. LoadImages closes it.
+	Open   func() (*bundle.Archive, error)
+	Socket string // of containerd; "" for the node's
 	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
 	// are not checked.
 	Trusted []signature.PublicKey
@@ -23,9 +25,10 @@ type ImageOptions struct {
 }
 
 // LoadImages brings all images of an archive into a node's containerd, outside of any install: after a disk was cleaned by
-// hand, or before an add-on is tried. Existing images are left alone.
+// hand, or before an add-on is tried. Existing images are left alone. Images that another bundle has a part of are read once before the first
+// is loaded, so that a wrong base changes nothing.
 func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
-	a, err := openTrusted(o)
+	a, err := openTrusted(ctx, o)
 	if err != nil {
 		return runtime.Result{}, err
 	}
@@ -33,14 +36,26 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
 }
 
-// openTrusted opens an archive, and checks its signature.
-func openTrusted(o ImageOptions) (*bundle.Archive, error) {
-	a, err := bundle.Open(o.Archive, o.Trusted...)
-	if err != nil || len(o.Trusted) == 0 {
-		return a, err
+// openTrusted opens an archive, and checks its signature and what it takes from another one.
+func openTrusted(ctx context.Context, o ImageOptions) (_ *bundle.Archive, err error) {
+	a, err := o.Open()
+	if err != nil {
+		return nil, err
 	}
-	if _, err := a.VerifySignature(o.Trusted...); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is not to be trusted: %w", o.Archive, err), a.Close())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if len(o.Trusted) > 0 {
+		if _, err := a.VerifySignature(o.Trusted...); err != nil {
+			return nil, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
+		}
+	}
+	if a.Index.Base != "" {
+		if err := a.VerifyFiles(ctx, a.Index.OfImage); err != nil {
+			return nil, fmt.Errorf("%s, or what it adds to, cannot be used: %w", o.Archive, err)
+		}
 	}
 	return a, nil
 }

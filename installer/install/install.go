@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/firewall"
+	"github.com/sealift/sealift/installer/host/imagepolicy"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -142,6 +143,9 @@ func (i *Install) readBundle() (err error) {
 	}
 	if err := i.checkTrust(i.options.Trusted); err != nil {
 		return fmt.Errorf("bundle %s is not to be trusted: %w", name, err)
+	}
+	if err := imagepolicy.Check(i.archive, imagepolicy.File); err != nil {
+		return fmt.Errorf("bundle %s: %w", name, err)
 	}
 	if err := i.readSpec(); err != nil {
 		return fmt.Errorf("bundle %s: %w", name, err)

@@ -35,6 +35,7 @@ func requirements() []requirement {
 		{name: "address", early: true, check: (*job).checkAddress},
 		{name: "networks", check: (*job).checkNetworks},
 		{name: "Kubernetes options", check: func(j *job) error { return cluster.CheckOptions(j.vars) }, hint: change},
+		{name: "encryption of Secrets", check: (*job).checkSecretsKeys, hint: change},
 		{name: "join", check: (*job).checkJoin},
 		{name: "proxy", early: true, check: (*job).checkProxy},
 		{name: "certificates", early: true, check: (*job).checkCertificates, hint: change},

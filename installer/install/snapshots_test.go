@@ -7,10 +7,13 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/spec"
 )
 
 func TestInstallerConfiguresSnapshots(t *testing.T) {
+	fixture.Unapproved(t, fips.Snapshots)
 	_, key, err := snapshot.GenerateKey()
 	if err != nil {
 		t.Fatal(err)

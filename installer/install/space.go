@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -41,7 +42,12 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 		r.Passf("%d files on the server, each checked while it is used", len(i.archive.Index.Entries))
 		return
 	}
-	if err := i.archive.Verify(ctx); err != nil {
+	err := i.archive.Verify(ctx)
+	if space, ok := errors.AsType[*bundle.SpaceError](err); ok {
+		r.Refusef("free some, or name a folder on another disk with TMPDIR", "%v", space)
+		return
+	}
+	if err != nil {
 		r.Refusef("copy the bundle again", "damaged: %v", err)
 		return
 	}
@@ -148,6 +154,9 @@ func (i *Install) needs() (preflight.Needs, error) {
 	n.Space = []preflight.Space{
 		{Path: i.options.Root, Bytes: files, Files: count}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
 		{Path: node.ContainerdDir, Bytes: imageSpace(uint64(images)), Files: imageFiles},
+	}
+	if dir, made := i.archive.PatchSpace(); made > 0 && !i.Joins() {
+		n.Space = append(n.Space, preflight.Space{Path: dir, Bytes: made})
 	}
 	if pending[node.InitStep] || pending[node.JoinStep] && i.ControlPlane() {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})

@@ -1,5 +1,6 @@
 // Package fips reads from the build record of a Go program which module for FIPS 140-3 it was linked with, and whether the module is
-// active (https://go.dev/doc/security/fips140).
+// active (https://go.dev/doc/security/fips140). It also lists what Sealift itself does with algorithms that are not approved, and refuses that in
+// FIPS mode.
 //
 // The package judges Go programs alone. Programs in other languages take their cryptography from the libraries of their distribution.
 package fips

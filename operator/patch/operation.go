@@ -6,7 +6,6 @@
 package patch
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -19,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/operator/document"
 	"github.com/sealift/sealift/operator/jq"
 	"github.com/sealift/sealift/operator/shape"
 )
@@ -68,11 +67,14 @@ const (
 	patchJSON         = "JSONPatch"
 )
 
+// texts are the fields that hold a text. A number there is its digits, as a name of digits alone is in YAML.
+var texts = []string{"operation", "subresource", "apiVersion", "kind", "namespace", "name", "jqFilter"}
+
 // forms are the fields that each operation needs. Those of other operations are allowed and ignored, and null is an absent
 // field: hooks build operations with jq, even from objects without a namespace.
 var forms = func() map[string]shape.Shape {
 	fields := shape.Fields{"object": shape.Any(), "mergePatch": shape.Any(), "jsonPatch": shape.Any()}
-	for _, text := range []string{"operation", "subresource", "apiVersion", "kind", "namespace", "name", "jqFilter"} {
+	for _, text := range texts {
 		fields[text] = shape.Text().OrNull()
 	}
 	for _, flag := range []string{"ignoreMissingObject", "ignoreHookError"} {
@@ -96,8 +98,8 @@ func Parse(stream []byte) ([]*Operation, error) {
 	}
 	var all []*Operation
 	var errs []error
-	for i, document := range documents {
-		o, mistakes := parse(document)
+	for i, content := range documents {
+		o, mistakes := parse(content)
 		for _, err := range mistakes {
 			errs = append(errs, fmt.Errorf("object patch %d: %w", i+1, err))
 		}
@@ -117,31 +119,14 @@ func split(stream []byte) (documents []any, err error) {
 		if err = dec.Decode(&value); err != nil {
 			break
 		}
-		if value != nil {
-			documents = append(documents, value)
+		documents = append(documents, value)
+	}
+	if !errors.Is(err, io.EOF) {
+		if documents, err = document.All(stream, texts...); err != nil {
+			return nil, fmt.Errorf("object patch: neither JSON nor YAML: %w", err)
 		}
 	}
-	if errors.Is(err, io.EOF) {
-		return documents, nil
-	}
-	documents = nil
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
-	for n := 1; ; n++ {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		var value any
-		if err == nil {
-			value, err = decode(document)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("object patch %d: neither JSON nor YAML: %w", n, err)
-		}
-		if value != nil {
-			documents = append(documents, value)
-		}
-	}
+	return slices.DeleteFunc(documents, func(value any) bool { return value == nil }), nil
 }
 
 // file is an operation in its written form.
@@ -160,10 +145,10 @@ type file struct {
 	IgnoreHookError     bool   `json:"ignoreHookError"`
 }
 
-func parse(document any) (*Operation, []error) {
-	fields, ok := document.(map[string]any)
+func parse(content any) (*Operation, []error) {
+	fields, ok := content.(map[string]any)
 	if !ok {
-		return nil, shape.Object(nil).Check(document, "")
+		return nil, shape.Object(nil).Check(content, "")
 	}
 	word, _ := fields["operation"].(string)
 	form, ok := forms[word]
@@ -171,10 +156,15 @@ func parse(document any) (*Operation, []error) {
 		words := slices.Sorted(maps.Keys(forms))
 		return nil, []error{fmt.Errorf("operation: %q is unknown; %s", word, diag.DidYouMean(word, words, "known: "))}
 	}
-	if errs := form.Check(document, ""); errs != nil {
-		return nil, errs
+	for _, text := range texts {
+		if number, ok := fields[text].(json.Number); ok {
+			fields[text] = number.String()
+		}
 	}
-	data, err := json.Marshal(document)
+	if form.Open().Check(fields, "") != nil {
+		return nil, form.Check(fields, "") // with unknown keys, since one of them may be a mistyped field
+	}
+	data, err := json.Marshal(fields)
 	if err != nil {
 		return nil, []error{err}
 	}
@@ -211,9 +201,12 @@ func (o *Operation) readBody(f *file) (errs []error) {
 	case patchMerge:
 		var value any
 		if value, err = plain(f.MergePatch); err == nil {
-			if fields, ok := value.(map[string]any); !ok {
+			switch fields, ok := value.(map[string]any); {
+			case !ok:
 				err = errors.New("must be an object")
-			} else {
+			case len(fields) == 0:
+				err = errors.New("is empty")
+			default:
 				withoutServerFields(fields)
 				o.body, err = json.Marshal(value)
 			}
@@ -246,8 +239,8 @@ var steps = map[string]string{"add": "value", "replace": "value", "test": "value
 func checkJSONPatch(value any) []error {
 	step := shape.Object(shape.Fields{
 		"op": shape.Word(slices.Sorted(maps.Keys(steps))...), "path": shape.Text(), "from": shape.Text(), "value": shape.Any(),
-	}, "op", "path")
-	errs := shape.List(step).Check(value, "jsonPatch")
+	}, "op", "path").Open()
+	errs := shape.List(step).Between(1, 0).Check(value, "jsonPatch")
 	if errs != nil {
 		return errs
 	}
@@ -300,9 +293,9 @@ func plain(value any) (any, error) {
 	return out, nil
 }
 
-// decode reads one YAML document. Numbers keep their digits.
-func decode(document []byte) (value any, err error) {
-	data, err := yaml.YAMLToJSON(document)
+// decode reads a text of YAML. Numbers keep their digits.
+func decode(text []byte) (value any, err error) {
+	data, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		return nil, err
 	}

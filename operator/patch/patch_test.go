@@ -2,8 +2,11 @@ package patch_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
@@ -23,13 +27,15 @@ import (
 // site is a cluster, and the ConfigMaps of its namespace default.
 type site struct {
 	*testing.T
+	config  *rest.Config
 	cluster *kube.Cluster
 	maps    dynamic.ResourceInterface
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
+	config := controlplane.ForTest(t)
+	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +43,11 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t, cluster, maps}
+	return &site{t, config, cluster, maps}
 }
 
 func (s *site) in(name string, test func(*site)) {
-	s.Run(name, func(t *testing.T) { test(&site{t, s.cluster, s.maps}) })
+	s.Run(name, func(t *testing.T) { test(&site{t, s.config, s.cluster, s.maps}) })
 }
 
 // run parses and does a stream.
@@ -91,6 +97,7 @@ func TestOperations(t *testing.T) {
 	s.in("a status", testStatus)
 	s.in("an object that is deleted is waited for", testDelete)
 	s.in("conflicts are tried again", testConflict)
+	s.in("what changes nothing is not sent", testNothingToUpdate)
 	s.in("whole objects of the cluster are written back", testWholeObjects)
 }
 
@@ -146,6 +153,9 @@ func testEach(s *site) {
 		{"an unknown kind", "{operation: MergePatch, kind: Nothing, name: x, mergePatch: {a: b}}", "does not serve kind Nothing", `{"testcm":{"foo":"bar"}}`},
 		{"what is after a filter that is wrong", "{operation: JQPatch, kind: ConfigMap, " + named + ", jqFilter: '.['}\n---\n{operation: MergePatch, kind: ConfigMap, " + named + ", mergePatch: {data: {x: '1'}}}",
 			"read the jq filter", `{"testcm":{"foo":"bar","x":"1"}}`},
+		{"YAML as hooks print it", "--- {operation: CreateOrUpdate, by: hook, object: {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: testcm}, data: {a: yes, b: on, c: 2020-01-02}}}\n" +
+			"--- {operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: '007'}}}\n--- {operation: MergePatch, kind: ConfigMap, namespace: default, name: 007, mergePatch: {data: {d: no}}}\n",
+			"", `{"007":{"d":"no"},"testcm":{"a":"yes","b":"on","c":"2020-01-02"}}`},
 		{"empty documents", "---\n---\n# nothing\n---\n", "", `{"testcm":{"foo":"bar"}}`},
 	} {
 		s.fresh()
@@ -248,26 +258,64 @@ func testConflict(s *site) {
 	}
 }
 
+type countUpdates struct {
+	http.RoundTripper
+	n atomic.Int32
+}
+
+func (c *countUpdates) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut {
+		c.n.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func testNothingToUpdate(s *site) {
+	s.fresh()
+	updates := &countUpdates{}
+	cfg := rest.CopyConfig(s.config)
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { updates.RoundTripper = rt; return updates })
+	cluster, err := kube.Connect(cfg, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i, filter := range []string{".data.foo = \"bar\"", ".metadata.managedFields = null | del(.metadata.uid)", ".data.foo = \"other\""} {
+		operations, err := patch.Parse(fmt.Appendf(nil, "{operation: JQPatch, kind: ConfigMap, namespace: default, name: testcm, jqFilter: '%s'}", filter))
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := patch.Do(s.Context(), cluster, operations); err != nil || (updates.n.Load() > 0) != (i == 2) {
+			s.Errorf("%s: %d updates, %v", filter, updates.n.Load(), err)
+		}
+	}
+}
+
 func TestMistakesRefuseWholeStream(t *testing.T) {
 	for stream, want := range map[string]string{
 		"{operation: Create, object: {}}\n---\n{operation: create}": `object patch 2: operation: "create" is unknown; did you mean "Create"?`,
 		"- a":                             "must be an object, not an array",
 		"a: [":                            "neither JSON nor YAML",
+		"a: 1\na: 2":                      `document 1: line 2: a second "a" in one mapping`,
 		"{operation: Create, object: []}": "object: must be an object",
-		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":   "object: needs apiVersion, kind, and metadata.name or metadata.generateName",
-		"{operation: Create, object: 'a: ['}":                                            "object: contains neither YAML nor JSON",
-		"{operation: Delete, kind: Pod}":                                                 "name: is required",
-		"{operation: Delete, name: x}":                                                   "kind: is required",
-		"{operation: Delete, name: '', kind: Pod}":                                       "name: is empty",
-		"{operation: MergePatch, kind: Pod, name: x}":                                    "mergePatch: is required",
-		"{operation: MergePatch, kind: Pod, name: x, mergePach: {}}":                     `did you mean "mergePatch"?`,
-		"{operation: MergePatch, kind: Pod, name: x, mergePatch: text}":                  "mergePatch: must be an object",
-		"{operation: JQPatch, kind: Pod, name: x, jqFilter: null}":                       "jqFilter: is empty",
-		"{operation: DeleteInBackground, kind: Pod, name: null}":                         "name: is empty",
-		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: {}}":                      "jsonPatch: must be an array",
-		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: add, path: /a}]}":   "jsonPatch[0].value: is required",
-		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: drop, path: /a}]}":  `jsonPatch[0].op: "drop" is none of`,
-		"{operation: MergePatch, kind: Pod, apiVersion: a/b/c, name: x, mergePatch: {}}": "apiVersion",
+		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":            "object: needs apiVersion, kind, and metadata.name or metadata.generateName",
+		"{operation: Create, object: 'a: ['}":                                                     "object: contains neither YAML nor JSON",
+		"{operation: Delete, kind: Pod}":                                                          "name: is required",
+		"{operation: Delete, name: x}":                                                            "kind: is required",
+		"{operation: Delete, name: '', kind: Pod}":                                                "name: is empty",
+		"{operation: MergePatch, kind: Pod, name: x}":                                             "mergePatch: is required",
+		"{operation: MergePatch, kind: Pod, name: x, mergePach: {}}":                              `did you mean "mergePatch"?`,
+		"{operation: MergePatch, kind: Pod, name: x, mergePatch: text}":                           "mergePatch: must be an object",
+		"{operation: JQPatch, kind: Pod, name: x, jqFilter: null}":                                "jqFilter: is empty",
+		"{operation: DeleteInBackground, kind: Pod, name: null}":                                  "name: is empty",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: {}}":                               "jsonPatch: must be an array",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: add, path: /a}]}":            "jsonPatch[0].value: is required",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: drop, path: /a}]}":           `jsonPatch[0].op: "drop" is none of`,
+		"{operation: MergePatch, kind: Pod, apiVersion: a/b/c, name: x, mergePatch: {a: b}}":      "apiVersion",
+		"{operation: MergePatch, kind: Pod, name: x, mergePatch: {}}":                             "mergePatch: is empty",
+		"{operation: MergePatch, kind: Pod, name: x, mergePatch: '{}'}":                           "mergePatch: is empty",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: []}":                               "jsonPatch: needs at least 1 item",
+		"{operation: Delete, kind: Pod, name: x, ignoreMissingObject: 1}":                         "ignoreMissingObject: must be a boolean, not an integer",
+		"{operation: Delete, kind: Pod, name: x}\n---\n{operation: Delete, kind: Pod, name: [x]}": "object patch 2: name: must be a string, not an array",
 	} {
 		if got, err := patch.Parse([]byte(stream)); got != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", stream, err)
@@ -281,16 +329,18 @@ func TestShellOperatorFormsAreAccepted(t *testing.T) {
 {"operation":"DeleteInBackground","kind":"Node","name":"a","namespace":null,"ignoreMissingObject":true}
 {"operation":"CreateOrUpdate","apiVersion":"v1","kind":"ConfigMap","namespace":"n","name":"b","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}}
 {"operation":"Create","object":{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"n","generateName":"c-"}}}
-{"operation":"JQPatch","apiVersion":null,"kind":"Pod","name":"d","jqFilter":".[","ignoreHookError":null}`))
+{"operation":"JQPatch","apiVersion":null,"kind":"Pod","name":"d","jqFilter":".[","ignoreHookError":null}
+{"operation":"Delete","kind":"Pod","name":42,"comment":"unknown fields are ignored"}
+{"operation":"JSONPatch","kind":"Pod","name":"e","jsonPatch":[{"op":"remove","path":"/a","comment":"also in steps"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"DeleteInBackground Node/a", "CreateOrUpdate ConfigMap/b", "Create Job/n/c-", "JQPatch Pod/d"} {
+	for i, want := range []string{"DeleteInBackground Node/a", "CreateOrUpdate ConfigMap/b", "Create Job/n/c-", "JQPatch Pod/d", "Delete Pod/42", "JSONPatch Pod/e"} {
 		if got := operations[i].String(); got != want {
 			t.Errorf("operation %d is %s, not %s", i, got, want)
 		}
 	}
-	if err := patch.Do(t.Context(), nil, operations[3:]); err == nil || !strings.Contains(err.Error(), "JQPatch Pod/d: read the jq filter") {
+	if err := patch.Do(t.Context(), nil, operations[3:4]); err == nil || !strings.Contains(err.Error(), "JQPatch Pod/d: read the jq filter") {
 		t.Errorf("a filter that is wrong: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/operator/document"
 )
 
 // The files of a folder of schemas.
@@ -111,6 +112,7 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
+	requireNoDefaults(plain)
 	data, err := json.Marshal(plain)
 	if err != nil {
 		return nil, err
@@ -141,15 +143,15 @@ func (l *loader) read(file string) (map[string]any, error) {
 	if len(data) > fileSize {
 		return nil, fmt.Errorf("larger than %d MiB", fileSize>>20)
 	}
-	document, err := decode(data)
+	content, err := document.First(data)
 	if err != nil {
 		return nil, fmt.Errorf("not YAML: %w", err)
 	}
-	if document, err = plainOf(document); err != nil {
+	if content, err = plainOf(content); err != nil {
 		return nil, fmt.Errorf("not YAML: %w", err)
 	}
-	plain, ok := document.(map[string]any)
-	if !ok && document != nil {
+	plain, ok := content.(map[string]any)
+	if !ok && content != nil {
 		return nil, errors.New("is not a mapping")
 	}
 	l.files[file] = plain // before x-extend, so that a circle of them ends
@@ -290,11 +292,11 @@ func (l *loader) follow(file, ref string, within []string) (any, error) {
 	if slices.Contains(within, full) {
 		return nil, fmt.Errorf("$ref %q is circular", ref)
 	}
-	document, err := l.read(name)
+	content, err := l.read(name)
 	if err != nil {
 		return nil, fmt.Errorf("$ref %q: %w", ref, err)
 	}
-	var node any = document
+	var node any = content
 	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if step == "" {
 			continue

@@ -125,7 +125,7 @@ func fill(schema map[string]any, value any) any {
 			}
 			below, there := v[name]
 			if !there {
-				if below, there = property["default"]; !there {
+				if below = property["default"]; below == nil { // default: null is none
 					continue
 				}
 				below = copied(below)
@@ -248,6 +248,20 @@ func allow(schema, part map[string]any) {
 			}
 		}
 	}
+}
+
+// requireNoDefaults takes names with a default out of required, at any depth: upstream counts a key as present if it has one. Defaults
+// are not filled in everywhere, as in the values of a map.
+func requireNoDefaults(schema map[string]any) {
+	if required, ok := schema["required"].([]any); ok {
+		properties, _ := schema["properties"].(map[string]any)
+		schema["required"] = slices.DeleteFunc(required, func(name any) bool {
+			text, _ := name.(string)
+			property, _ := properties[text].(map[string]any)
+			return property["default"] != nil
+		})
+	}
+	below(schema, func(_ string, part map[string]any) { requireNoDefaults(part) })
 }
 
 // requireForHelm adds x-required-for-helm to required, at any depth.

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,5 +63,48 @@ properties:
 	}
 	if _, err := load(t, map[string]string{"values.yaml": bomb}); err == nil {
 		t.Error("aliases that double are filled in")
+	}
+}
+
+// TestDefaultsCountAsPresent: a null default is none, and a required key with a default is not missing where defaults are not filled in.
+func TestDefaultsCountAsPresent(t *testing.T) {
+	set, err := load(t, map[string]string{"values.yaml": `
+type: object
+default: {}
+required: [mode]
+x-required-for-helm: [mode, name]
+properties:
+  storageClass: {type: string, default: null}
+  mode: {type: string, default: CertManager}
+  name: {type: string}
+  pools:
+    type: object
+    additionalProperties:
+      type: object
+      required: [size, zone]
+      properties: {size: {type: integer, default: 3}, zone: {type: string}}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := set.Default(schema.Values, map[string]any{}); fmt.Sprint(got) != "map[mode:CertManager]" {
+		t.Errorf("with defaults %v", got)
+	}
+	for values, want := range map[string]string{
+		`{}`:                              "",
+		`{"pools": {"a": {"zone": "x"}}}`: "",
+		`{"pools": {"a": {}}}`:            "v.pools.a.zone in body is required",
+		`{"storageClass": null}`:          "v.storageClass in body must be of type string",
+	} {
+		var plain map[string]any
+		if err := json.Unmarshal([]byte(values), &plain); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Check(schema.Values, "v", plain, nil); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+	if err := set.Check(schema.HelmValues, "v", map[string]any{}, nil); err == nil || err.Error() != "v.name in body is required" {
+		t.Errorf("before Helm: %v", err)
 	}
 }

@@ -31,7 +31,10 @@ func withConsole(t *testing.T) delivery {
 			r.run(t, args...)
 		})
 		compile(t, r.dir(), "./cmd/sealift-console")
-		r.run(t, "bundle", "-f", "testgrid/demo/installer.yaml", "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--sealift-console", filepath.Join(r.dir(), "sealift-console"))
+		t.Setenv("SEALIFT_KEY_PASSPHRASE", "of the lab")
+		r.run(t, "key", "generate", "--out", filepath.Join(r.dir(), "release"))
+		shell(t, r.dir(), "cp release.pub "+r.usb+"/")
+		r.run(t, "bundle", "-f", "testgrid/demo/installer.yaml", "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--key", filepath.Join(r.dir(), "release.key"), "--sealift-console", filepath.Join(r.dir(), "sealift-console"))
 		shell(t, r.usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
 	})
 }
@@ -88,6 +91,53 @@ func (v visitor) act(name string, fields ...string) string {
 	}
 }
 
+// uploadAndStart uploads the cluster's own bundle, plans an upgrade with it and starts that. It has nothing to change: what the test is about
+// is the unit in which it runs.
+func (v visitor) uploadAndStart() {
+	v.t.Helper()
+	out := v.must("cp /media/usb/cluster.tar.gz /root/again.tar.gz; SEALIFT_TOKEN=$(sealift-console token --role administrator --name jane 2>/dev/null) sealift-console upload /root/again.tar.gz --console https://localhost:6446 --ca-cert /etc/kubernetes/pki/ca.crt -o json 2>&1; rm /root/again.tar.gz")
+	v.t.Log(out)
+	if page := v.request("/bundles/uploaded/again.tar.gz"); !strings.Contains(page, "kubernetes") || !strings.Contains(page, current) {
+		v.t.Errorf("the page of the bundle: %s", page)
+	}
+	if page := v.act("upgrade-plan", "bundle=uploaded/again.tar.gz"); !strings.Contains(page, "Done, in ") {
+		v.t.Errorf("plan with the uploaded bundle: %s", page)
+	}
+	if answer := v.request("/actions/upgrade-start", "bundle=uploaded/again.tar.gz", v.form("/")); !strings.Contains(answer, " 403") {
+		v.t.Errorf("an operator starts an upgrade: %s", answer)
+	}
+	token := strings.TrimSpace(v.must("sealift-console token --role administrator --name jane 2>/dev/null"))
+	if answer := v.request("/login", "token="+token, v.loginForm()); !strings.Contains(answer, "303") {
+		v.t.Fatalf("log in as an administrator: %s", answer)
+	}
+	v.runOutside("upgrade-start", "/upgrade", "nothing to do", "bundle=uploaded/again.tar.gz")
+	if answer := v.request("/bundles/uploaded/again.tar.gz/delete", v.form("/")); !strings.Contains(answer, "303") {
+		v.t.Errorf("delete the bundle: %s", answer)
+	}
+}
+
+// runOutside starts an action that outlives the console, and waits until its page says that it is done, and something else.
+func (v visitor) runOutside(name, path, says string, fields ...string) {
+	v.t.Helper()
+	if answer := v.request("/actions/"+name, append(fields, v.form("/"))...); !strings.Contains(answer, "ocation: "+path) {
+		v.t.Fatalf("%s was not started: %s", name, answer)
+	}
+	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(2 * time.Second) {
+		if page := v.request(path); strings.Contains(page, "Done, in ") && strings.Contains(page, says) {
+			return
+		} else if time.Now().After(end) {
+			v.t.Fatalf("%s does not end: %s", name, page)
+		}
+	}
+}
+
+// loginForm returns the token of the login form, for a browser that has no session any more.
+func (v visitor) loginForm() string {
+	v.t.Helper()
+	v.request("/logout", v.form("/"))
+	return v.form("/login")
+}
+
 // awaitConsole reads the overview once the console listens again.
 func awaitConsole(v visitor) string {
 	v.t.Helper()
@@ -105,7 +155,7 @@ func TestConsoleOfRealCluster(t *testing.T) {
 	before := n.state()
 	n.must(install)
 	n.must("umask 077; sealift snapshot key --out /root/snapshots.key >/root/snapshots.pub")
-	t.Log(n.must("time /var/lib/sealift/bin/sealift-console on --bundles /media/usb --snapshot-key /root/snapshots.pub --snapshot-identity /root/snapshots.key"))
+	t.Log(n.must("time /var/lib/sealift/bin/sealift-console on --bundles /media/usb --snapshot-key /root/snapshots.pub --snapshot-identity /root/snapshots.key --bundle-key /media/usb/release.pub"))
 	t.Log(n.must("systemctl show sealift-console -p ActiveState -p MemoryCurrent; systemd-analyze security --no-pager sealift-console | tail -1"))
 	v := visitor{n, t.TempDir()}
 	if err := os.WriteFile(filepath.Join(v.dir, "ca.crt"), []byte(n.must("cat /etc/kubernetes/pki/ca.crt")), 0o600); err != nil {
@@ -115,7 +165,7 @@ func TestConsoleOfRealCluster(t *testing.T) {
 	if answer := v.request("/login", "token="+token, v.form("/login")); !strings.Contains(answer, "303") {
 		t.Fatalf("log in: %s", answer)
 	}
-	for _, path := range []string{"/", "/nodes", "/add-ons", "/snapshots", "/certificates", "/operations", "/upgrade", "/support", "/jobs"} {
+	for _, path := range []string{"/", "/nodes", "/add-ons", "/snapshots", "/bundles", "/join", "/certificates", "/operations", "/upgrade", "/support", "/jobs"} {
 		v.request(path) // the first one runs commands
 		page := v.request(path)
 		_, took, _ := strings.Cut(page, "\ntook ")
@@ -133,6 +183,7 @@ func TestConsoleOfRealCluster(t *testing.T) {
 			t.Errorf("%s: %s", name, page)
 		}
 	}
+	v.uploadAndStart()
 	if page := v.act("upgrade-pause"); !strings.Contains(page, "failed with exit code 1") || !strings.Contains(page, "no upgrade was begun in this cluster") {
 		t.Errorf("pause an upgrade that does not exist: %s", page)
 	}
@@ -140,6 +191,7 @@ func TestConsoleOfRealCluster(t *testing.T) {
 	if page := v.act("snapshot-verify", "snapshot="+snapshot); !strings.Contains(page, "Done, in ") {
 		t.Errorf("verify %s: %s", snapshot, page)
 	}
+	v.runOutside("snapshot-drill", "/snapshots", "0 differ", "snapshot="+snapshot)
 	n.must("mv /etc/kubernetes/manifests/kube-apiserver.yaml /root/; for i in $(seq 120); do " + kubectl + "--request-timeout=2s get --raw /readyz || exit 0; sleep 1; done; exit 1")
 	time.Sleep(16 * time.Second) // the page may be so old
 	if page := v.request("/"); !strings.Contains(page, "Now: The Kubernetes API does not answer") || !strings.Contains(page, "journalctl --no-pager -n 50 -u kubelet") {
@@ -164,5 +216,5 @@ func TestConsoleOfRealCluster(t *testing.T) {
 			t.Errorf("after a reset: %s\n%s", line, out)
 		}
 	}
-	n.refuses("test -e /etc/systemd/system/sealift-console.service || test -e /usr/local/bin/sealift-console || test -e /var/lib/sealift", 1, "")
+	n.refuses("test -e /etc/systemd/system/sealift-console.service || test -e /etc/systemd/system/sealift-console-work.service || test -e /usr/local/bin/sealift-console || test -e /var/lib/sealift", 1, "")
 }

@@ -67,6 +67,11 @@ func number(least, most int, description string) object {
 		{"type": "integer", "minimum": least, "maximum": most}, {"type": "string", "pattern": "^[0-9]+$"}}}
 }
 
+// optional also allows null and other values that stand for an absent key.
+func optional(of object, absent ...any) object {
+	return object{"anyOf": []object{of, {"enum": append([]any{nil}, absent...)}}}
+}
+
 func size(description string) object {
 	return object{"type": []string{"string", "integer"}, "pattern": sizePattern.String(), "description": description}
 }
@@ -88,12 +93,12 @@ func testSchema() object {
 	after, during := duration(), object{"const": "upgrade", "description": "the step is one of the upgrade"}
 	installer := object{"$ref": "#/$defs/installerSpec"}
 	return closed("one test; it runs on every system that does not refuse it", object{
-		"name": words("what the report calls the test"), "installerSpec": installer, "upgradeSpec": installer,
+		"name": words("what the report calls the test"), "installerSpec": installer, "upgradeSpec": optional(installer),
 		"flags":           words("arguments of the installer"),
-		"airgap":          object{"type": "boolean", "description": "install from a bundle, on hosts that reach nothing else"},
-		"cpu":             number(1, maxCPU, "processors of each node"),
-		"memory":          size("memory of each node, such as 16Gi"),
-		"numPrimaryNodes": number(1, maxNodes, "control planes, with the first node"), "numSecondaryNodes": number(0, maxNodes, "workers"),
+		"airgap":          object{"type": []string{"boolean", "null"}, "description": "install from a bundle, on hosts that reach nothing else"},
+		"cpu":             optional(number(1, maxCPU, "processors of each node"), ""),
+		"memory":          optional(size("memory of each node, such as 16Gi"), ""),
+		"numPrimaryNodes": optional(number(0, maxNodes, "control planes, with the first node; 0 is 1")), "numSecondaryNodes": optional(number(0, maxNodes, "workers")),
 		"unsupportedOSIDs": array(object{"type": "string", "pattern": systemID.String()}),
 		"preInstallScript": words("bash on the first node"), "postInstallScript": words("bash on the first node"),
 		"preUpgradeScript": words("bash on the first node"), "postUpgradeScript": words("bash on the first node"),
@@ -107,7 +112,7 @@ func testSchema() object {
 			object{"node": node, "step": step, "after": after, "during": during, "lasts": duration()}, "step", "lasts")),
 		"clock":  array(closed("the clock of a node is wrong", object{"node": node, "offset": duration()}, "offset")),
 		"expect": array(object{"$ref": "#/$defs/expectation"}),
-		"reset":  object{"const": "clean"},
+		"reset":  object{"enum": []any{"clean", nil}},
 	}, "installerSpec")
 }
 

@@ -162,6 +162,22 @@ const ours = `
   reset: clean
 `
 
+// kURL's testgrid/focused-goldpinger has specs as its runner writes them: as JSON, with the zero values of its type.
+func TestZeroValuesOfRunnerAreDefaults(t *testing.T) {
+	const text = `[{"name": "a", "numPrimaryNodes": 0, "numSecondaryNodes": 0, "memory": "", "cpu": "", "installerApiEndpoint": "", "upgradeApiEndpoint": "",
+ "installerSpec": {"kubernetes": {"version": "1.33.x"}}, "upgradeSpec": null, "supportbundleSpec": null, "unsupportedOSIDs": null, "postUpgradeScript": "echo"},
+ {"name": "b", "numPrimaryNodes": null, "numSecondaryNodes": null, "memory": null, "cpu": null, "airgap": null, "flags": null, "reset": null,
+ "installerSpec": {"kubernetes": {"version": "1.33.x"}}}]`
+	for _, got := range parse(t, text).Tests {
+		if got.CPU != 4 || got.Memory != 16<<30 || got.Nodes() != 1 || got.Upgrade != nil || got.Airgap || got.Reset || got.SupportBundle != "" {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if err := schema(t).Validate(decoded(t, []byte(text))); err != nil {
+		t.Errorf("the schema says: %v", err)
+	}
+}
+
 func TestSealiftFieldsAreRead(t *testing.T) {
 	got := parse(t, ours).Tests[0]
 	if diff := cmp.Diff([]gridspec.Fault{{Node: 1, Step: "containerd/install", After: 300 * time.Millisecond, Signal: "KILL"}, {Node: 3, Step: "kubernetes/join", Signal: "TERM"}}, got.Kills); diff != "" {

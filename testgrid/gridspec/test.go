@@ -1,6 +1,7 @@
 package gridspec
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ func (p *parser) test(n *yaml.Node) Test {
 	p.fill(n)
 	t := Test{Pos: p.Pos(n), CPU: defaultCPU, Memory: defaultMemory}
 	f := fields{p, p.Fields(n, "a test", testKeys()...)}
+	maps.DeleteFunc(f.nodes, unset)
 	f.text("name", &t.Name)
 	f.text("flags", &t.Flags)
 	f.boolean("airgap", &t.Airgap)
@@ -84,6 +86,11 @@ func (p *parser) test(n *yaml.Node) Test {
 	return t
 }
 
+// unset reports whether a key of a test has the value that kURL's runner takes for none.
+func unset(key string, n *yaml.Node) bool {
+	return n.ShortTag() == "!!null" || n.Kind == yaml.ScalarNode && n.Value == "" && (key == "cpu" || key == "memory")
+}
+
 // idle reports what would never be looked at, because the test has no such part. kURL's tests may have scripts of that kind.
 func (p *parser) idle(f fields, t Test) {
 	has := map[string]bool{"install": true, "": true, "join": len(t.Joins) > 0, "upgrade": f.nodes["upgradeSpec"] != nil, "reset": t.Reset}
@@ -125,10 +132,10 @@ func (p *parser) document(n *yaml.Node) string {
 
 // joins reads the two ways to add nodes: kURL's numbers, and a list.
 func (p *parser) joins(f fields, t *Test) {
-	primaries, secondaries := 1, 0
-	f.number("numPrimaryNodes", &primaries, 1, maxNodes)
+	primaries, secondaries := 1, 0 // kURL's runner writes 0 primaries for the default
+	f.number("numPrimaryNodes", &primaries, 0, maxNodes)
 	f.number("numSecondaryNodes", &secondaries, 0, maxNodes)
-	t.Joins = append(slices.Repeat([]Join{{Role: ControlPlane}}, primaries-1), slices.Repeat([]Join{{Role: Worker}}, secondaries)...)
+	t.Joins = append(slices.Repeat([]Join{{Role: ControlPlane}}, max(primaries-1, 0)), slices.Repeat([]Join{{Role: Worker}}, secondaries)...)
 	for _, n := range f.list("join") {
 		if !p.IsMapping(n, "a join") {
 			continue

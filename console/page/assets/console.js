@@ -1,20 +1,36 @@
-// What pages do besides: copy commands, show times in the viewer's zone, and follow the output of an action.
+// What pages do besides: copy commands, show times in the viewer's zone, and follow actions and upgrades.
 "use strict";
-for (const button of document.querySelectorAll("button.copy")) {
-  if (!navigator.clipboard) break;
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(button.previousElementSibling.textContent);
-    const label = button.firstChild;
-    label.data = "Copied";
-    setTimeout(() => { label.data = "Copy"; }, 2000);
-  });
+function enhance(root) {
+  for (const button of root.querySelectorAll("button.copy")) {
+    if (!navigator.clipboard) break;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.previousElementSibling.textContent);
+      const label = button.firstChild;
+      label.data = "Copied";
+      setTimeout(() => { label.data = "Copy"; }, 2000);
+    });
+  }
+  for (const time of root.querySelectorAll("time")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    time.title = time.textContent;
+    time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  }
 }
-for (const time of document.querySelectorAll("time")) {
-  const at = new Date(time.dateTime);
-  if (Number.isNaN(at.getTime())) continue;
-  time.title = time.textContent;
-  time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+enhance(document);
+
+// A part of a page that changes is taken from the page as the console renders it now.
+const live = document.querySelector("[data-live]");
+if (live) {
+  new EventSource(live.dataset.live).addEventListener("change", async () => {
+    const answer = await fetch(location.href, { redirect: "error" });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(live.id);
+    if (!fresh) return;
+    live.replaceChildren(...fresh.childNodes);
+    enhance(live);
+  });
 }
 const progress = document.querySelector("[data-events]");
 if (progress) {

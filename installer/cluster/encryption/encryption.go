@@ -24,6 +24,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -174,10 +175,13 @@ func (h Host) writeText(text []byte) error {
 // Make makes the first key of a cluster, unless this host has keys.
 func Make() error { return Host{}.Make() }
 
-// Make makes the first key of a cluster, unless the host has keys.
+// Make makes the first key of a cluster, unless the host has keys. In FIPS mode it refuses that.
 func (h Host) Make() error {
 	_, there, err := h.Read()
 	if err != nil || there {
+		return err
+	}
+	if err := fips.Secrets.Refuse(); err != nil {
 		return err
 	}
 	return h.Write(Config{Keys: []Key{NewKey(Config{})}})

@@ -8,10 +8,13 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func made(t *testing.T, h Host) Config {
 	t.Helper()
+	fixture.Unapproved(t, fips.Secrets)
 	if err := h.Make(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +134,22 @@ func FuzzParse(f *testing.F) {
 		again, err := Parse(encoded(t, c))
 		if err != nil || !slices.Equal(again.Keys, c.Keys) || again.PlainFirst != c.PlainFirst {
 			t.Errorf("it reads %v, and writes %v: %v", c, again, err)
+		}
+	})
+}
+
+// TestFIPSModeMakesNoKeys also checks that a cluster keeps the keys that it has.
+func TestFIPSModeMakesNoKeys(t *testing.T) {
+	fixture.InFIPSMode(t, func(t *testing.T) {
+		h := Host{files.Host{Rootfs: t.TempDir()}}
+		if err := h.Make(); err == nil || !strings.HasPrefix(err.Error(), "secretbox") {
+			t.Errorf("got %v", err)
+		}
+		if err := h.Write(Config{Keys: []Key{NewKey(Config{})}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Make(); err != nil {
+			t.Errorf("with keys: %v", err)
 		}
 	})
 }

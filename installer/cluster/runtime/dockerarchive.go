@@ -9,7 +9,6 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -20,6 +19,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // archiveLabel marks an image record with the sha256 of its docker-archive, so that the next load knows without reading it. The
@@ -38,12 +38,8 @@ func dockerArchives(a *bundle.Archive, dir string) []Image {
 		}
 	}
 	var list []Image
-	for _, e := range a.Below(dir) {
-		name := strings.TrimPrefix(e.Path, dir+"/")
-		if strings.Contains(name, "/") || !strings.HasSuffix(name, ".tar.gz") {
-			continue
-		}
-		ref := refs[name]
+	for _, e := range ocilayout.DockerArchives(a, dir) {
+		ref := refs[path.Base(e.Path)]
 		if ref == "" {
 			ref = e.Path
 		}

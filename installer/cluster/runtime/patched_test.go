@@ -66,7 +66,7 @@ func TestPatchedLayerIsMadeOfContainerdsBlob(t *testing.T) {
 	}
 	wantLoad(t, r, first, runtime.Result{Loaded: 1})
 	old := assembled(t, bundle.Bundle{Packages: []*bundle.Archive{first}})
-	e := delta.Earlier{Archives: []*bundle.Archive{first}, Since: bundle.SinceInstalled(old.Digest, []bundle.InstalledPackage{{Archive: first}}), Spool: t.TempDir()}
+	e := delta.Earlier{Archives: []*bundle.Archive{first}, Since: bundle.SinceInstalled(old.Digest, []bundle.InstalledPackage{{Archive: first}}), Spool: delta.NewSpool(t.TempDir())}
 	set, err := e.Make(t.Context(), []*bundle.Archive{second}, nil)
 	if err != nil {
 		t.Fatal(err)

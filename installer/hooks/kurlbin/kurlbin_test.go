@@ -167,6 +167,8 @@ func TestYAMLIsEdited(t *testing.T) {
 		"a value is removed":      {[]string{"-r", "-yp", "a_b"}, "a:\n  b: 1\n  c: 2\n", "a:\n  c: 2\n"},
 		"an element is removed":   {[]string{"-r", "-yp", "a_0"}, "a:\n  - 1\n  - 2\n", "a:\n  - 2\n"},
 		"nothing is there to go":  {[]string{"-r", "-yp", "x_y"}, "a: 1\n", "a: 1\n"},
+		"every document loses it": {[]string{"-r", "-yp", "metadata"}, "a: 1\nmetadata:\n  name: x\n---\nb: '---'\n---\n---\nmetadata: {}\nc: 2\n", "a: 1\n---\nb: '---'\n---\nc: 2\n"},
+		"every document gets it":  {[]string{"-a", "-yp", "spec_replicas", "-v", "3"}, "---\nspec:\n  replicas: 1\n---\na: 1\n", "spec:\n  replicas: 3\n---\na: 1\nspec:\n  replicas: 3\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, row.before)
@@ -181,10 +183,19 @@ func TestYAMLIsEdited(t *testing.T) {
 	if got, err := run(t, "", "yamlutil", "-p", "-yc", "a: {b: [x, y]}", "-yp", "a_b_1"); err != nil || got != "y\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := run(t, "", "yamlutil", "-j", "-yc", `{"a": {"b": 1}, "c": "text"}`, "-jf", "c"); err != nil || got != "text\n" {
+	installer := write(t, "apiVersion: cluster.kurl.sh/v1beta1\nspec:\n  weave: {version: latest}\n  docker:\n    version: 20.10.5\n    daemonConfig: |\n      a test with newlines\n      and quotes\"\n")
+	for path, want := range map[string]string{
+		"spec.weave": `{"version":"latest"}`, "spec.weave.version": `"latest"`,
+		"spec.docker": `{"daemonConfig":"a test with newlines\nand quotes\"\n","version":"20.10.5"}`,
+	} {
+		if got, err := run(t, "", "yamlutil", "-j", "-fp", installer, "-jf", path); err != nil || got != want+"\n" {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	if got, err := run(t, "", "yamlutil", "-j", "-yc", `{"a": {"b": [1, null]}}`, "-jf", "a.b"); err != nil || got != "[1,null]\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	for _, words := range [][]string{{"-p", "-yc", "a: 1", "-yp", "b"}, {"-a", "-yc", "a: 1", "-yp", "a_b", "-v", "1"}, {"-yc", "a: 1"}} {
+	for _, words := range [][]string{{"-j", "-fp", installer, "-jf", "spec.longhorn"}, {"-j", "-yc", "a: 1", "-jf", "a.b"}, {"-p", "-yc", "a: 1", "-yp", "b"}, {"-a", "-yc", "a: 1", "-yp", "a_b", "-v", "1"}, {"-yc", "a: 1"}} {
 		if got, err := run(t, "", append([]string{"yamlutil"}, words...)...); err == nil {
 			t.Errorf("%v gave %q", words, got)
 		}

@@ -1,10 +1,12 @@
 package kurlbin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -15,10 +17,11 @@ import (
 )
 
 // yamlutil adds (-a), removes (-r) or prints (-p) the value at a path of a YAML file (-fp), which is changed, or of a text (-yc),
-// which is printed. The words of a path are parted by '_'; "name[]" appends to a list. -j prints a field of a JSON text.
+// which is printed. The words of a path are parted by '_'; "name[]" appends to a list. In a file of several documents, each is changed. -j
+// prints the field at a path (-jf) as JSON; the words of that path are parted by dots.
 func yamlutil(_ context.Context, args []string, s Streams) error {
 	set := flags(s)
-	add, remove, show, fromJSON := set.Bool("a", false, ""), set.Bool("r", false, ""), set.Bool("p", false, ""), set.Bool("j", false, "")
+	add, remove, show, asJSON := set.Bool("a", false, ""), set.Bool("r", false, ""), set.Bool("p", false, ""), set.Bool("j", false, "")
 	file, content, path := set.String("fp", "", ""), set.String("yc", "", ""), set.String("yp", "", "")
 	value, field := set.String("v", "", ""), set.String("jf", "", "")
 	if err := parse(set, args); err != nil {
@@ -33,8 +36,8 @@ func yamlutil(_ context.Context, args []string, s Streams) error {
 	}
 	words := strings.Split(*path, "_")
 	switch {
-	case *fromJSON:
-		return printJSONField(s, text, *field)
+	case *asJSON:
+		return printJSON(s, text, strings.Split(*field, "."))
 	case *show:
 		return printValue(s, text, words)
 	case *add:
@@ -46,25 +49,46 @@ func yamlutil(_ context.Context, args []string, s Streams) error {
 }
 
 func changed(s Streams, file string, text []byte, change func(root *yaml.Node) error) error {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return err
-	}
-	if doc.Kind == 0 {
-		doc = yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{{Kind: yaml.MappingNode, Tag: "!!map"}}}
-	}
-	if err := change(doc.Content[0]); err != nil {
-		return err
-	}
-	out, err := strictyaml.Marshal(&doc)
+	documents, err := parsed(text)
 	if err != nil {
 		return err
 	}
-	if file != "" {
-		return files.Replace(file, out)
+	if len(documents) == 0 {
+		documents = []*yaml.Node{{Kind: yaml.DocumentNode, Content: []*yaml.Node{{Kind: yaml.MappingNode, Tag: "!!map"}}}}
 	}
-	_, err = s.Out.Write(out)
+	var out [][]byte
+	for _, doc := range documents {
+		if err := change(doc.Content[0]); err != nil {
+			return err
+		}
+		one, err := strictyaml.Marshal(doc)
+		if err != nil {
+			return err
+		}
+		out = append(out, one)
+	}
+	whole := bytes.Join(out, []byte("---\n"))
+	if file != "" {
+		return files.Replace(file, whole)
+	}
+	_, err = s.Out.Write(whole)
 	return err
+}
+
+// parsed returns the documents of a text that are not empty.
+func parsed(text []byte) (documents []*yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		doc := new(yaml.Node)
+		switch err := decoder.Decode(doc); {
+		case errors.Is(err, io.EOF):
+			return documents, nil
+		case err != nil:
+			return nil, err
+		case doc.Content[0].ShortTag() != "!!null":
+			documents = append(documents, doc)
+		}
+	}
 }
 
 // child is the value under a key of a mapping, or at a number of a list; nil if there is none.
@@ -164,10 +188,11 @@ func drop(n *yaml.Node, words []string) error {
 	return nil
 }
 
-func printValue(s Streams, text []byte, words []string) error {
+// valueAt returns the value at a path of the first document.
+func valueAt(text []byte, words []string) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return err
+		return nil, err
 	}
 	n := &yaml.Node{}
 	if doc.Kind == yaml.DocumentNode {
@@ -175,8 +200,16 @@ func printValue(s Streams, text []byte, words []string) error {
 	}
 	for _, word := range words {
 		if n = child(n, word); n == nil {
-			return fmt.Errorf("there is nothing at %s", strings.Join(words, "_"))
+			return nil, fmt.Errorf("there is nothing at %s", strings.Join(words, "."))
 		}
+	}
+	return n, nil
+}
+
+func printValue(s Streams, text []byte, words []string) error {
+	n, err := valueAt(text, words)
+	if err != nil {
+		return err
 	}
 	if n.Kind == yaml.ScalarNode {
 		_, err := fmt.Fprintln(s.Out, n.Value)
@@ -190,17 +223,13 @@ func printValue(s Streams, text []byte, words []string) error {
 	return err
 }
 
-func printJSONField(s Streams, text []byte, field string) error {
-	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
+func printJSON(s Streams, text []byte, words []string) error {
+	n, err := valueAt(text, words)
+	if err != nil {
 		return err
 	}
-	value, there := object[field]
-	if !there {
-		return fmt.Errorf("there is no field %s", field)
-	}
-	if plain, ok := value.(string); ok {
-		_, err := fmt.Fprintln(s.Out, plain)
+	var value any
+	if err := n.Decode(&value); err != nil {
 		return err
 	}
 	return json.NewEncoder(s.Out).Encode(value)

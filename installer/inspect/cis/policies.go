@@ -172,7 +172,7 @@ func policies() []check {
 					return met("pod " + p.Namespace + "/" + p.Name), nil
 				}
 			}
-			return notMet("no pod that enforces them", "flannel does not; install a pod network that does"), nil
+			return notMet("no pod that enforces them", "flannel does not; add kubeNetworkPolicies to the Installer, or use a pod network that does"), nil
 		})},
 		{id: "5.3.2", title: "Every namespace has NetworkPolicies", find: fromAPI(unpoliced)},
 		{id: "5.4.1", title: "Secrets are files, not variables", find: fromAPI(secretVariables)},

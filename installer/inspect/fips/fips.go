@@ -50,7 +50,7 @@ func (r Report) Refused() (n int) {
 
 // Look reports on the host whose root is the folder root, usually "/". It reads the programs of all processes, so it must run as root.
 func Look(root string) (Report, error) {
-	kernel, err := kernelMode(filepath.Join(root, "proc/sys/crypto/fips_enabled"))
+	kernel, err := kernelMode(root)
 	if err != nil {
 		return Report{}, err
 	}
@@ -59,21 +59,17 @@ func Look(root string) (Report, error) {
 		return Report{}, err
 	}
 	if _, err := os.Stat(filepath.Join(root, cluster.EncryptionFile)); err == nil {
-		r.Findings = append(r.Findings, Finding{What: "encryption of Secrets", Found: "secretbox (XSalsa20 and Poly1305), which FIPS 140-3 does not approve; the disk of etcd needs an encryption of its own"})
+		r.Findings = append(r.Findings, Finding{What: "encryption of Secrets", Found: "secretbox (" + fips.Secrets.Algorithms() + "), which FIPS 140-3 does not approve; the disk of etcd needs an encryption of its own"})
 	}
 	return r, nil
 }
 
-func kernelMode(name string) (Finding, error) {
-	f := Finding{What: "kernel", Found: "FIPS mode is off; boot it with fips=1"}
-	text, err := regularfile.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return f, err
+func kernelMode(root string) (Finding, error) {
+	on, err := fips.Kernel(os.DirFS(root))
+	if on {
+		return Finding{What: "kernel", Found: "FIPS mode is on", Approved: true}, err
 	}
-	if strings.TrimSpace(string(text)) == "1" {
-		f.Found, f.Approved = "FIPS mode is on", true
-	}
-	return f, nil
+	return Finding{What: "kernel", Found: "FIPS mode is off; " + fips.KernelHint}, err
 }
 
 // processes adds the Go programs that run.

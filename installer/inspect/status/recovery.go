@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/internal/diskspace"
 )
 
 // Snapshots are the snapshots that a control plane saves.
@@ -59,11 +59,11 @@ func spaceFor(c node.Content, root string) ([]Space, error) {
 	if c == (node.Content{}) {
 		return nil, nil
 	}
-	images, err := host.SpaceOf(node.ContainerdDir)
+	images, err := diskspace.Of(node.ContainerdDir)
 	if err != nil {
 		return nil, err
 	}
-	files, err := host.SpaceOf(root)
+	files, err := diskspace.Of(root)
 	if err != nil {
 		return nil, err
 	}

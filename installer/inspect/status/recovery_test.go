@@ -7,13 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/internal/diskspace"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestPromisedAndSavedSnapshotsAreReported(t *testing.T) {
 	t.Parallel()
+	fixture.Unapproved(t, fips.Snapshots)
 	_, key, err := snapshot.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
@@ -64,12 +67,12 @@ func TestSpaceForNextUpgradeAddsUpOnOneDisk(t *testing.T) {
 	if got, err := spaceFor(node.Content{}, "/"); got != nil || err != nil {
 		t.Errorf("without a forecast: %v, %v", got, err)
 	}
-	same, err := host.SpaceOf(node.ContainerdDir)
+	same, err := diskspace.Of(node.ContainerdDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for root, files := range map[string]uint64{"/var/lib": 7, "/dev/shm": 7} {
-		of, err := host.SpaceOf(root)
+		of, err := diskspace.Of(root)
 		if err != nil {
 			t.Fatal(err)
 		}

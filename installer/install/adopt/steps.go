@@ -41,6 +41,15 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 	}
 	add("node/sealift", "keep sealift at "+node.Binary, lifecycle.Digest(binary.SHA256), a.keepBinary)
 	f := a.Found
+	if f.Host.ControlPlane {
+		c, err := consoleOf(a.options.Binary, a.options.Root)
+		if err != nil {
+			return nil, err
+		}
+		if c.from != "" {
+			add("node/console", "keep sealift-console at "+c.kept, lifecycle.Digest(c.digest), c.keep)
+		}
+	}
 	if f.Cluster.Kurl != nil && f.Cluster.Kurl.Installer != nil {
 		text, err := f.Cluster.Kurl.Installer.Canonical()
 		if err != nil {

@@ -60,11 +60,13 @@ func load(ctx context.Context, h operation.Host, r operation.Request) (err error
 	return err
 }
 
-// Options select what is delivered. Archive is required.
+// Options select what is delivered. Archive and Open are required.
 type Options struct {
 	Root string // install root; "" is the default
 	// Archive is a bundle or a package, or the folder into which one was unpacked.
 	Archive string
+	// Open opens it. One that leaves out files has its base. Run closes it.
+	Open func() (*bundle.Archive, error)
 	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
 	// are not checked.
 	Trusted []signature.PublicKey
@@ -86,7 +88,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, site.Close()) }()
-	a, err := bundle.Open(o.Archive, o.Trusted...)
+	a, err := o.Open()
 	if err != nil {
 		return out, err
 	}
@@ -103,7 +105,11 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	if err != nil {
 		return out, err
 	}
-	text, err := json.Marshal(params{a.Digest})
+	index, err := indexOf(a)
+	if err != nil {
+		return out, err
+	}
+	text, err := json.Marshal(params{index.digest})
 	if err != nil {
 		return out, err
 	}
@@ -124,7 +130,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 			if out, err = targets(ctx, site.View); err != nil { // current ones: the lock may have been waited for
 				return err
 			}
-			if err := put(ctx, a, o.Archive, shelf); err != nil {
+			if err := put(ctx, a, index, o.Archive, shelf); err != nil {
 				return fmt.Errorf("put %s into the cache %s: %w", o.Archive, shelf, err)
 			}
 			return nil

@@ -30,8 +30,8 @@ const (
 	hook  = "addons/app/1/install.sh"
 )
 
-// packed writes a bundle with an image, a hook, and a document with secrets.
-func packed(t *testing.T) (file string) {
+// packed writes a bundle with an image, a hook, and a document with secrets. It leaves out what an earlier bundle has.
+func packed(t *testing.T, since *bundle.Since) (file string) {
 	t.Helper()
 	var one bytes.Buffer
 	_, err := bundle.WritePackage(t.Context(), &one, bundle.Package{Name: "app", Version: "1", Platforms: []string{"linux/amd64"}, Files: []bundle.File{
@@ -54,7 +54,7 @@ func packed(t *testing.T) (file string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := bundle.WriteBundle(t.Context(), f, bundle.Bundle{Members: members, Packages: []*bundle.Archive{app}}); err != nil {
+	if _, err := bundle.WriteBundle(t.Context(), f, bundle.Bundle{Members: members, Packages: []*bundle.Archive{app}, Since: since}); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -114,23 +114,59 @@ func served(t *testing.T, shelf string) *share.Client {
 	return c
 }
 
-// TestNodesGetImagesFromCache has bundles of both forms on a shelf. Nodes get their images, and nothing else.
+// update writes a bundle without the image of an earlier one.
+func update(t *testing.T, earlier string) (file string) {
+	t.Helper()
+	base, err := bundle.Open(earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	since, err := base.Since()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed(t, since)
+}
+
+// opened opens a bundle with the one that it adds to, if it does.
+func opened(t *testing.T, archive, earlier string) *bundle.Archive {
+	t.Helper()
+	a, err := bundle.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Index.Base != "" {
+		base, err := bundle.Open(earlier)
+		if err == nil {
+			err = a.WithBase(base)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// TestNodesGetImagesFromCache has bundles of all forms on a shelf. Nodes get their images, and nothing else.
 func TestNodesGetImagesFromCache(t *testing.T) {
 	t.Parallel()
-	file := packed(t)
-	for form, archive := range map[string]string{"a file": file, "a folder": unpacked(t, file)} {
+	file := packed(t, nil)
+	added := update(t, file)
+	for form, archive := range map[string]string{"a file": file, "a folder": unpacked(t, file), "one that adds to another": added} {
 		shelf := filepath.Join(t.TempDir(), "state", "shelf")
 		killed := filepath.Join(shelf, strings.Repeat("0", 64))
 		if err := errors.Join(os.MkdirAll(killed, 0o700), os.WriteFile(filepath.Join(killed, "half"), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		a, err := bundle.Open(archive)
+		a := opened(t, archive, file)
+		i, err := indexOf(a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer a.Close()
 		for range 2 { // the second run follows a kill
-			if err := put(t.Context(), a, archive, shelf); err != nil {
+			if err := put(t.Context(), a, i, archive, shelf); err != nil {
 				t.Fatalf("%s: %v", form, err)
 			}
 		}
@@ -138,7 +174,7 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 			t.Errorf("%s: what a killed run left is there: %v", form, err)
 		}
 		c := served(t, shelf)
-		got, err := c.Shelved(t.Context(), a.Digest)
+		got, err := c.Shelved(t.Context(), i.digest)
 		if err != nil {
 			t.Fatalf("%s: %v", form, err)
 		}
@@ -150,12 +186,12 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 				t.Errorf("%s: a node gets %s: %q, %v", form, name, data, err)
 			}
 		}
-		for _, digest := range []string{strings.Repeat("0", 64), "..%2f..", strings.ToUpper(a.Digest)} {
+		for _, digest := range []string{strings.Repeat("0", 64), "..%2f..", strings.ToUpper(i.digest)} {
 			if _, err := c.Shelved(t.Context(), digest); err == nil {
 				t.Errorf("%s: the shelf has bundle %s", form, digest)
 			}
 		}
-		blob := filepath.Join(shelf, a.Digest, layer)
+		blob := filepath.Join(shelf, i.digest, layer)
 		if err := os.WriteFile(blob, []byte(strings.Repeat("LAYER ", 1000)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +202,7 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 		if err := empty(shelf); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.Shelved(t.Context(), a.Digest); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := c.Shelved(t.Context(), i.digest); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: it is still on the shelf: %v", form, err)
 		}
 	}
@@ -176,7 +212,7 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 func TestOtherIndexIsRefused(t *testing.T) {
 	t.Parallel()
 	shelf, name := t.TempDir(), fmt.Sprintf("%x", sha256.Sum256([]byte("another")))
-	if err := os.Symlink(unpacked(t, packed(t)), filepath.Join(shelf, name)); err != nil {
+	if err := os.Symlink(unpacked(t, packed(t, nil)), filepath.Join(shelf, name)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := served(t, shelf).Shelved(t.Context(), name); err == nil || !strings.Contains(err.Error(), "gives out the bundle") {

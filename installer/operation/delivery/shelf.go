@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,17 +13,34 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
+// index is the index of what is on the shelf.
+type index struct {
+	text   []byte
+	digest string // its sha256
+}
+
+// indexOf returns the index of an archive. Together with its base, a bundle is another one, which leaves out nothing.
+func indexOf(a *bundle.Archive) (i index, err error) {
+	if a.Index.Base == "" {
+		i.text, _ = a.Raw()
+	} else if i.text, err = a.UnpackedIndex(); err != nil {
+		return i, err
+	}
+	i.digest = fmt.Sprintf("%x", sha256.Sum256(i.text))
+	return i, nil
+}
+
 // put puts an archive on the shelf, exclusively. Of a folder, the shelf has a link. The images of a packed archive are unpacked
 // there.
-func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
+func put(ctx context.Context, a *bundle.Archive, i index, archive, shelf string) error {
 	if err := empty(shelf); err != nil { // of a run that was killed
 		return err
 	}
 	if err := files.MkdirAll(shelf, 0o700); err != nil {
 		return err
 	}
-	place := filepath.Join(shelf, a.Digest)
-	if a.Size() == 0 {
+	place := filepath.Join(shelf, i.digest)
+	if a.Size() == 0 && a.Index.Base == "" {
 		folder, err := filepath.EvalSymlinks(archive)
 		if err == nil {
 			folder, err = filepath.Abs(folder)
@@ -31,11 +50,11 @@ func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
 		}
 		return files.Symlink(folder, place)
 	}
-	return unpack(ctx, a, place)
+	return unpack(ctx, a, i, place)
 }
 
 // unpack writes the images of an archive, and finally its index: without one, the folder is not a bundle.
-func unpack(ctx context.Context, a *bundle.Archive, folder string) (err error) {
+func unpack(ctx context.Context, a *bundle.Archive, i index, folder string) (err error) {
 	if err := files.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -47,8 +66,7 @@ func unpack(ctx context.Context, a *bundle.Archive, folder string) (err error) {
 	if err := a.Extract(ctx, root, a.Index.OfImage); err != nil {
 		return err
 	}
-	index, _ := a.Raw()
-	return files.Write(filepath.Join(folder, bundle.IndexName), index)
+	return files.Write(filepath.Join(folder, bundle.IndexName), i.text)
 }
 
 // empty removes everything from a shelf. What links lead to stays.

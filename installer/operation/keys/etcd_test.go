@@ -22,7 +22,9 @@ import (
 	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -111,6 +113,7 @@ func (p plane) read(t *testing.T, name string) error {
 // TestNoSecretIsPlainInEtcd reads the disk. The keys that a restore puts together read it.
 func TestNoSecretIsPlainInEtcd(t *testing.T) {
 	t.Parallel()
+	fixture.Unapproved(t, fips.Secrets)
 	h := encryption.Host{Host: files.Host{Rootfs: t.TempDir()}}
 	first := made(t, h)
 	p := newPlane(t, h, true)

@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/record"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube"
 )
@@ -114,8 +115,9 @@ func (r *Rotation) begin(ctx context.Context, records operation.Records, own str
 	case c.PlainFirst || len(c.Keys) > 1: // a restore has merged keys
 		r.Key, r.Resumes = c.Newest().Name, true
 	default:
-		r.fresh = encryption.NewKey(c)
-		r.Key = r.fresh.Name
+		if err := r.makeKey(c); err != nil {
+			return err
+		}
 	}
 	r.Enables, p.Key = p.Enables, r.Key
 	for _, k := range c.Keys {
@@ -133,6 +135,16 @@ func (r *Rotation) begin(ctx context.Context, records operation.Records, own str
 	return err
 }
 
+// makeKey makes the key that follows those of the cluster. In FIPS mode it refuses that.
+func (r *Rotation) makeKey(c encryption.Config) error {
+	if err := fips.Secrets.Refuse(); err != nil {
+		return err
+	}
+	r.fresh = encryption.NewKey(c)
+	r.Key = r.fresh.Name
+	return nil
+}
+
 // resume goes on with a rotation that the cluster knows of. A host whose file does not fit the stage begins with the first one again: an
 // earlier leader may have been killed before it gave the key to anybody, or a restore has brought the file of another time.
 func (r *Rotation) resume(known record.Record, c encryption.Config, p *params) error {
@@ -148,8 +160,7 @@ func (r *Rotation) resume(known record.Record, c encryption.Config, p *params) e
 	case has && (early || known.Stage == writeStep || c.Keys[0].Name == was.Key && !c.PlainFirst):
 		r.run.Resume(known)
 	case !has && early: // no API server writes with it
-		r.fresh = encryption.NewKey(c)
-		r.Key = r.fresh.Name
+		return r.makeKey(c)
 	case !has:
 		return fmt.Errorf("this control plane lacks the key %s, with which others encrypt: run the command on %s, or take this one out with 'sealift reset', and join it again", was.Key, known.Leader)
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/record"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // made makes the keys of a host, unless it has some.
@@ -310,6 +312,7 @@ func (m *model) ended(t *testing.T, number int) {
 // on another. In half of the runs a fourth control plane joins in the middle.
 func TestSecretsAreReadableWheneverRotationIsKilled(t *testing.T) {
 	t.Parallel()
+	fixture.Unapproved(t, fips.Secrets)
 	for _, encrypts := range []bool{false, true} {
 		kills := 0
 		for at := 1; ; at += 7 {
@@ -350,6 +353,7 @@ func TestSecretsAreReadableWheneverRotationIsKilled(t *testing.T) {
 // TestMergedKeysAreRotatedAway: the journal has an earlier rotation to the same key.
 func TestMergedKeysAreRotatedAway(t *testing.T) {
 	t.Parallel()
+	fixture.Unapproved(t, fips.Secrets)
 	m := newModel(t, true, false)
 	state := t.TempDir()
 	old := m.uses["one"].Keys[0]
@@ -374,6 +378,7 @@ func TestMergedKeysAreRotatedAway(t *testing.T) {
 // TestRotationFinishedElsewhereIsNotResumed: the journal of the first one has its beginning alone.
 func TestRotationFinishedElsewhereIsNotResumed(t *testing.T) {
 	t.Parallel()
+	fixture.Unapproved(t, fips.Secrets)
 	m := newModel(t, true, false)
 	first, second := t.TempDir(), t.TempDir()
 	m.check = func() {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/cluster"
-	hostinfo "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -74,7 +74,7 @@ func (d dataFolder) hasRoom(database *os.File) error {
 	if err != nil {
 		return err
 	}
-	space, err := hostinfo.SpaceOf(d.path)
+	space, err := diskspace.Of(d.path)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
@@ -57,6 +59,7 @@ func (c etcdHost) put(t *testing.T, name, value string) {
 // save saves and loads a snapshot.
 func (c etcdHost) save(t *testing.T) *snapshot.Content {
 	t.Helper()
+	fixture.Unapproved(t, fips.Snapshots)
 	private, public, err := snapshot.GenerateKey()
 	if err != nil {
 		t.Fatal(err)

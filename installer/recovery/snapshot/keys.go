@@ -10,13 +10,19 @@ import (
 	"time"
 
 	"filippo.io/age"
+
+	"github.com/sealift/sealift/internal/fips"
 )
 
 // maxKeys bounds a file with keys or a passphrase, in bytes.
 const maxKeys = 1 << 16
 
 // Recipients reads public keys of age: one itself, such as age1…, or the name of a file with one on each line.
+// In FIPS mode it refuses them.
 func Recipients(key string) ([]age.Recipient, error) {
+	if err := fips.Snapshots.Refuse(); err != nil {
+		return nil, err
+	}
 	text := []byte(key)
 	if !strings.HasPrefix(key, "age1") {
 		var err error
@@ -56,8 +62,11 @@ func PassphraseFile(file string) ([]byte, error) {
 // errNoPassphrase refuses what would protect nothing.
 var errNoPassphrase = errors.New("the passphrase is empty")
 
-// Lock makes a recipient of a passphrase.
+// Lock makes a recipient of a passphrase. In FIPS mode it refuses that.
 func Lock(passphrase []byte) ([]age.Recipient, error) {
+	if err := fips.Snapshots.Refuse(); err != nil {
+		return nil, err
+	}
 	if len(passphrase) == 0 {
 		return nil, errNoPassphrase
 	}
@@ -96,8 +105,12 @@ func WantsPassphrase(head []byte) bool {
 	return bytes.HasPrefix(head, []byte(ageHeader+"-> scrypt "))
 }
 
-// GenerateKey makes a key pair: the content of a file with the private key, as age-keygen writes it, and the public key.
+// GenerateKey makes a key pair: the content of a file with the private key, as age-keygen writes it, and the public key. In
+// FIPS mode it refuses that.
 func GenerateKey() (private []byte, public string, err error) {
+	if err := fips.Snapshots.Refuse(); err != nil {
+		return nil, "", err
+	}
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
 		return nil, "", err

@@ -17,6 +17,8 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/internal/fips"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/store"
 )
 
@@ -94,6 +96,7 @@ func stopAfter(t *testing.T, address string, bytes int64) (endpoint string, stop
 // TestKilledSaveLeavesNoSnapshot kills a program at ten moments of the transfer from etcd.
 func TestKilledSaveLeavesNoSnapshot(t *testing.T) {
 	s := controlPlane(t)
+	fixture.Unapproved(t, fips.Snapshots)
 	private, public, err := GenerateKey()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,9 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	kubeadmtest "github.com/sealift/sealift/internal/testing/kubeadm"
 )
@@ -54,6 +56,7 @@ func (s Source) reader(t *testing.T, keys []age.Identity) Reader {
 // pair makes a key.
 func pair(t *testing.T) (to []age.Recipient, keys []age.Identity) {
 	t.Helper()
+	fixture.Unapproved(t, fips.Snapshots)
 	private, public, err := GenerateKey()
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +78,7 @@ func pair(t *testing.T) (to []age.Recipient, keys []age.Identity) {
 // weak makes a passphrase's recipient that costs no second of work.
 func weak(t *testing.T, passphrase string) []age.Recipient {
 	t.Helper()
+	fixture.Unapproved(t, fips.Snapshots)
 	to, err := Lock([]byte(passphrase))
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/diskspace"
 )
 
 // spared is how many bytes a snapshot leaves free on etcd's disk. etcd stops when it cannot write, and the kubelet removes pods
@@ -38,11 +38,11 @@ func spare(f *os.File, rootfs string) (io.Writer, error) {
 	if _, err := os.Stat(etcd); errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
-	its, err := host.SpaceOf(etcd)
+	its, err := diskspace.Of(etcd)
 	if err != nil {
 		return nil, err
 	}
-	own, err := host.SpaceOf(folder)
+	own, err := diskspace.Of(folder)
 	if err != nil || own.Device != its.Device {
 		return f, err
 	}
@@ -51,7 +51,7 @@ func spare(f *os.File, rootfs string) (io.Writer, error) {
 
 func (s *sparing) Write(p []byte) (int, error) {
 	if s.unseen += len(p); s.unseen > lookEvery {
-		space, err := host.SpaceOf(s.folder)
+		space, err := diskspace.Of(s.folder)
 		if err != nil {
 			return 0, err
 		}

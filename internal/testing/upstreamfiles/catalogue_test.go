@@ -83,3 +83,11 @@ func (o ownObject) variable(t *testing.T) func(string) string {
 		return value
 	}
 }
+
+// TestKubeNetworkPoliciesAreAppliedAndRemoved has its objects and its pod.
+func TestKubeNetworkPoliciesAreAppliedAndRemoved(t *testing.T) {
+	short.Skip(t, "a kube-apiserver")
+	objects := builtByHooks(t, hooksRun{name: "kube-network-policies"})
+	row{}.checkApplied(t, objects)
+	podsAreAdmitted(t, objects, 1)
+}

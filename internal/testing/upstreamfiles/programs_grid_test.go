@@ -24,42 +24,74 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// running is a program of an add-on that works on an API server without nodes.
+// running is an API server without nodes, on which programs of an add-on work.
 type running struct {
 	*testing.T
-	cluster *kube.Cluster
+	cluster    *kube.Cluster
+	kubeconfig string
+}
+
+// serves starts an API server with the definitions of a module, if there is one.
+func serves(t *testing.T, definitions row, o controlplane.Options) running {
+	t.Helper()
+	plane := controlplane.StartForTest(t, o)
+	cluster, err := kube.Connect(plane.Config(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := running{t, cluster, filepath.Join(t.TempDir(), "kubeconfig")}
+	if definitions.module != "" {
+		objects, err := definitions.objects(t, definitions.source(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.applies("definitions", objects)
+	}
+	if err := controlplane.WriteKubeconfig(r.kubeconfig, plane.Config()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r running) applies(set string, objects []*unstructured.Unstructured) {
+	r.Helper()
+	if _, err := kube.New(r.cluster, kube.Options{}).Apply(r.Context(), kube.Set{Name: set}, objects, kube.ApplyOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// program returns the path of a program of the lab.
+func (r running) program(of upstream.FileOf) string {
+	r.Helper()
+	path, err := lab.Workshop(r.T).File(r.Context(), of)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return path
+}
+
+// command is a program with the kubeconfig. It ends with the test at the latest.
+func (r running) command(path string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(r.Context(), path, append(args, "--kubeconfig="+r.kubeconfig)...)
+	cmd.Stdout, cmd.Stderr = r.Output(), r.Output()
+	return cmd
+}
+
+// starts runs a command until the test ends.
+func (r running) starts(cmd *exec.Cmd) {
+	r.Helper()
+	if err := cmd.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = cmd.Wait() }) // the end of the test's context ends it
 }
 
 // runs applies the definitions of a module, and starts a program with a kubeconfig until the test ends.
 func runs(t *testing.T, program upstream.FileOf, definitions row, args ...string) running {
 	t.Helper()
-	path, err := lab.Workshop(t).File(t.Context(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plane := controlplane.StartForTest(t, controlplane.Options{})
-	cluster, err := kube.Connect(plane.Config(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := definitions.objects(t, definitions.source(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kube.New(cluster, kube.Options{}).Apply(t.Context(), kube.Set{Name: "definitions"}, objects, kube.ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, plane.Config()); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, append(args, "--kubeconfig="+kubeconfig)...)
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the end of the test's context ends it
-	return running{t, cluster}
+	r := serves(t, definitions, controlplane.Options{})
+	r.starts(r.command(r.program(program), args...))
+	return r
 }
 
 // shows waits until an object has a value that begins with a text, and returns the object.

@@ -1,28 +1,17 @@
 package upstreamfiles
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/inspect/metrics"
-	"github.com/sealift/sealift/internal/releases"
 	"github.com/sealift/sealift/internal/testing/short"
-	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/spec"
 )
 
 // noCluster is kubectl for a hook: the cluster has a storage class, if the file beside it says so, and nothing else.
@@ -39,77 +28,15 @@ const defaultClass = "local-path (default)   rancher.io/local-path   Delete   Wa
 // prometheusHooks runs the hooks of the add-on with these options, and returns the folder that they apply, and what they said.
 func prometheusHooks(t *testing.T, classes string, options hook.Variables) (dir, said string, err error) {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := releases.Newest("prometheus").Folder()
 	rules, err := metrics.RulesFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	work, log := t.TempDir(), new(strings.Builder)
-	for name, text := range map[string]string{
+	run := hooksRun{name: "prometheus", options: options, files: map[string]string{
 		"bin/kubectl": noCluster, "bin/classes": classes, "bin/sealift": "#!/bin/sh\ncat \"$(dirname \"$0\")/rules\"\n", "bin/rules": string(rules),
 		"bin/htpasswd": "#!/bin/sh\necho 'prometheus:$2a$10$abcdefghijklmnopqrstuv'\n",
-	} {
-		path := filepath.Join(work, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Symlink(filepath.Join(root, "addons"), filepath.Join(work, "addons")); err != nil {
-		t.Fatal(err)
-	}
-	variables := hook.Variables{"DIR": work, "SEALIFT_BIN": filepath.Join(work, "bin/sealift"), "PROMETHEUS_VERSION": releases.Newest("prometheus").Version}
-	variables.Add(prometheusDefaults(t, root, folder))
-	variables.Add(options)
-	s, err := hook.Start(hook.Options{Dir: work, Env: []string{"PATH=" + filepath.Join(work, "bin") + ":" + os.Getenv("PATH")}, Log: log, Verbs: map[string]hook.Verb{
-		"certificate": writesCertificate,
-		"apply":       func(_ context.Context, args []string, _ io.Writer) error { dir = args[1]; return nil },
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Restore(t.Context(), variables); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Source(t.Context(), filepath.Join(root, folder, "install.sh")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Call(t.Context(), "prometheus_preflights"); err != nil {
-		return "", log.String(), err
-	}
-	err = s.Call(t.Context(), "prometheus")
-	return dir, log.String(), err
-}
-
-// prometheusDefaults are the variables of options that an Installer does not set.
-func prometheusDefaults(t *testing.T, root, folder string) hook.Variables {
-	t.Helper()
-	all, err := catalog.Scan(os.DirFS(root))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(all, func(m catalog.Meta) bool { return m.Dir() == folder })
-	defaults := hook.Variables{}
-	for option, value := range all[at].WithDefaults(nil) {
-		text := ""
-		if _, list := value.([]any); !list {
-			text = fmt.Sprint(value)
-		}
-		defaults[spec.VariableName("prometheus", option)] = text
-	}
-	return defaults
-}
-
-func writesCertificate(_ context.Context, args []string, _ io.Writer) error {
-	text := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ntype: Opaque\nstringData: {names: %q}\n", args[1], args[0], strings.Join(args[3:], " "))
-	return os.WriteFile(args[2], []byte(text), 0o600)
+	}}
+	return run.call(t)
 }
 
 // everyReceiver are options that change each object that an option can change.
@@ -145,45 +72,8 @@ func TestPrometheusIsAppliedAndRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			row{}.checkApplied(t, objects)
-			podsAreAdmitted(t, objects)
+			podsAreAdmitted(t, objects, 4)
 		})
-	}
-}
-
-// podsAreAdmitted asks an API server for pods of all templates, which it checks as the labels of their namespaces require.
-func podsAreAdmitted(t *testing.T, objects []*unstructured.Unstructured) {
-	t.Helper()
-	cluster, err := kube.Connect(shared.Config(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, set := kube.New(cluster, kube.Options{}), kube.Set{Name: "pods"}
-	if _, err := k.Apply(t.Context(), set, objects, kube.ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if _, err := k.Delete(t.Context(), set, kube.DeleteOptions{Protected: true}); err != nil {
-			t.Error(err)
-		}
-	}()
-	pods := cluster.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
-	asked := 0
-	for _, o := range objects {
-		template, found, _ := unstructured.NestedMap(o.Object, "spec", "template")
-		if !found {
-			continue
-		}
-		asked++
-		pod := &unstructured.Unstructured{Object: template}
-		pod.SetAPIVersion("v1")
-		pod.SetKind("Pod")
-		pod.SetName(o.GetName())
-		if _, err := pods.Namespace(o.GetNamespace()).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-			t.Errorf("the pod of %s: %v", o.GetName(), err)
-		}
-	}
-	if asked != 4 {
-		t.Errorf("%d templates, want 4", asked)
 	}
 }
 

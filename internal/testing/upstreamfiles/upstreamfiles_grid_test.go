@@ -25,10 +25,10 @@ func gridRows() []row {
 		gateway = "sigs.k8s.io/gateway-api@v1.6.3"
 		keda    = "github.com/kedacore/keda/v2@v2.21.0"
 		kyverno = "github.com/kyverno/kyverno@v1.19.1"
-		velero  = "github.com/vmware-tanzu/velero@v1.18.3"
 	)
 	kubernetes := "k8s.io/kubernetes@" + upstream.Releases()[len(upstream.Releases())-1]
 	gatekeeper := "github.com/open-policy-agent/gatekeeper/v3@v" + releases.Newest("gatekeeper").Version
+	velero := "github.com/vmware-tanzu/velero@v" + releases.Newest("velero").Version
 	descheduler := "sigs.k8s.io/descheduler@v" + releases.Newest("descheduler").Version
 	metallb := "go.universe.tf/metallb@v" + releases.Newest("metallb").Version
 	addOns := "cluster/addons/"

@@ -78,6 +78,8 @@ func imagesOf(r releases.Release) []Image {
 		return deschedulerImages(version)
 	case "gatekeeper":
 		return gatekeeperImages(version)
+	case "kube-network-policies":
+		return networkPoliciesImages(r)
 	case "metallb":
 		return metallbImages(version)
 	case "node-local-dns":
@@ -94,6 +96,8 @@ func imagesOf(r releases.Release) []Image {
 		}}
 	case "traefik":
 		return traefikImages(version)
+	case "velero":
+		return veleroImages(r)
 	case "volume-snapshots":
 		return volumeSnapshotsImages(version)
 	}
@@ -230,6 +234,8 @@ func downloadsOf(r releases.Release) []Download {
 		return metallbDownloads(version)
 	case "traefik":
 		return traefikDownloads(r)
+	case "velero":
+		return veleroDownloads(version)
 	case "volume-snapshots":
 		return volumeSnapshotsDownloads(version)
 	}

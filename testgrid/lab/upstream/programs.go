@@ -63,6 +63,8 @@ func programsOf(r releases.Release) []Component {
 		return descheduler(r)
 	case "gatekeeper":
 		return gatekeeper(version)
+	case "kube-network-policies":
+		return networkPolicies(version)
 	case "metallb":
 		return metallb(version)
 	case "node-local-dns":
@@ -75,6 +77,8 @@ func programsOf(r releases.Release) []Component {
 		return []Component{registry(version)}
 	case "traefik":
 		return traefik(r)
+	case "velero":
+		return velero(r)
 	case "volume-snapshots":
 		return volumeSnapshots(version)
 	}

@@ -1,4 +1,5 @@
-package host
+// Package diskspace says how much a file system has left. It reserves nothing: another program may write there, too.
+package diskspace
 
 import (
 	"errors"
@@ -15,8 +16,8 @@ type Space struct {
 	Inodes uint64
 }
 
-// SpaceOf returns the space of the file system that has a path, or would have it.
-func SpaceOf(path string) (s Space, err error) {
+// Of returns the space of the file system that has a path, or would have it.
+func Of(path string) (s Space, err error) {
 	at := path
 	var fs unix.Statfs_t
 	for err = unix.Statfs(at, &fs); errors.Is(err, unix.ENOENT) && at != filepath.Dir(at); err = unix.Statfs(at, &fs) {

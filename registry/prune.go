@@ -1,0 +1,317 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/sealift/sealift/bundle/ocilayout"
+)
+
+// Stale lists what earlier pushes below the prefix have brought, by their own record, and what this archive does not have. A tag that
+// somebody else has pushed, or has pushed again since, is not listed. Attachments are listed with what they are attached to. It changes
+// nothing.
+func (p *Push) Stale(ctx context.Context) ([]Image, error) {
+	stale, _, err := p.stale(ctx)
+	var all []Image
+	for _, e := range stale {
+		all = append(all, p.row(e, Stale, ""))
+	}
+	return all, err
+}
+
+func (p *Push) row(e entry, state, note string) Image {
+	separator := ":"
+	if e.Name == e.Digest {
+		separator = "@"
+	}
+	return Image{Kind: e.Kind, Ref: e.Repository + separator + e.Name, Target: p.options.Target.repository(e.Repository) + separator + e.Name,
+		Digest: e.Digest, State: state, Note: note, Subject: e.Subject}
+}
+
+// stale returns the entries that may go, with the digests that the registry has, attachments first. lost are the keys of entries that no
+// longer say what the registry has.
+func (p *Push) stale(ctx context.Context) (list []entry, lost []string, err error) {
+	all, err := p.readPushed(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, i := range p.images {
+		delete(all, entry{Repository: i.repository, Name: i.target()}.key())
+	}
+	going := make(map[string]bool)
+	for key, e := range all {
+		repo, err := p.open(p.options.Target.path(e.Repository))
+		if err != nil {
+			return nil, nil, err
+		}
+		there, err := p.resolve(ctx, repo, e.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if there == "" || there != e.Digest && there != e.Reduced {
+			delete(all, key)
+			lost = append(lost, key)
+			continue
+		}
+		going[e.Repository+" "+e.Digest] = true
+		e.Digest = there
+		all[key] = e
+	}
+	for _, e := range all {
+		if e.Kind != KindAttachment || going[e.Repository+" "+e.Subject] {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int {
+		if first := a.Kind == KindAttachment; first != (b.Kind == KindAttachment) {
+			return map[bool]int{true: -1, false: 1}[first]
+		}
+		return cmp.Compare(a.key(), b.key())
+	})
+	return list, lost, nil
+}
+
+// resolve returns the digest that a tag leads to, or a digest that is there; "" for none.
+func (p *Push) resolve(ctx context.Context, repo *remote.Repository, name string) (found string, err error) {
+	err = p.options.retry(ctx, func(ctx context.Context) error {
+		d, err := repo.Resolve(ctx, name)
+		if errors.Is(err, errdef.ErrNotFound) {
+			return nil
+		}
+		found = d.Digest.String()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("ask for %s in %s: %w", name, repo.Reference.Repository, err)
+	}
+	return found, nil
+}
+
+// Prune removes what Stale lists, and takes it out of the record. It returns what it did, also with an error. Run it after Run.
+func (p *Push) Prune(ctx context.Context) (done []Image, err error) {
+	stale, lost, err := p.stale(ctx)
+	if err != nil || len(stale)+len(lost) == 0 {
+		return nil, err
+	}
+	record, err := p.readPushed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range lost { // what somebody brings under this name later is not a push's
+		delete(record, key)
+	}
+	going := make(map[string]bool)
+	for _, e := range stale {
+		going[e.Digest] = true
+	}
+	for len(stale) > 0 && err == nil {
+		// attachments come before what they are attached to, so a repository may come twice
+		n := slices.IndexFunc(stale, func(e entry) bool { return e.Repository != stale[0].Repository })
+		if n < 0 {
+			n = len(stale)
+		}
+		var some []Image
+		some, err = p.pruneRepository(ctx, stale[:n], going, record)
+		done, stale = append(done, some...), stale[n:]
+	}
+	return done, errors.Join(err, p.writePushed(context.WithoutCancel(ctx), record))
+}
+
+// pruneRepository removes entries of one repository. going are the digests of all that is stale.
+func (p *Push) pruneRepository(ctx context.Context, stale []entry, going map[string]bool, record pushed) (done []Image, err error) {
+	repo, err := p.open(p.options.Target.path(stale[0].Repository))
+	if err != nil {
+		return nil, err
+	}
+	needed, err := p.needed(ctx, repo, stale, record)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range stale {
+		now, err := p.resolve(ctx, repo, e.Name)
+		if err != nil {
+			return done, err
+		}
+		if now != e.Digest {
+			done = append(done, p.row(e, Kept, "somebody else has pushed it again"))
+			continue
+		}
+		untagged := false
+		if e.Name != e.Digest {
+			if untagged, err = p.remove(ctx, repo, e.Name); err != nil {
+				return done, err
+			}
+		}
+		if needed[e.Digest] {
+			if !untagged {
+				done = append(done, p.row(e, Kept, "another tag leads to it, and the registry removes no single tags"))
+				continue
+			}
+		} else if gone, err := p.remove(ctx, repo, e.Digest); err != nil {
+			return done, err
+		} else if !gone && !untagged {
+			return done, fmt.Errorf("%s refuses to delete %s: allow that in its configuration, and give these credentials the right", p.options.Target.Host, p.row(e, "", "").Target)
+		}
+		if err := p.removeReferrersTag(ctx, repo, e.Digest, going); err != nil {
+			return done, err
+		}
+		delete(record, e.key())
+		done = append(done, p.row(e, Removed, ""))
+		p.options.Say("removed " + p.row(e, "", "").Target)
+	}
+	return done, nil
+}
+
+// needed returns the digests in a repository that must stay: those to which tags lead that do not go, those that the archive has, and
+// those that attachments to them have. An index needs its manifests.
+func (p *Push) needed(ctx context.Context, repo *remote.Repository, stale []entry, record pushed) (map[string]bool, error) {
+	all := make(map[string]bool)
+	for _, i := range p.images {
+		if p.options.Target.path(i.repository) == repo.Reference.Repository {
+			addDigests(all, i.root)
+		}
+	}
+	for _, e := range record {
+		if e.Repository == stale[0].Repository && e.Name == e.Digest && !slices.ContainsFunc(stale, func(s entry) bool { return s.key() == e.key() }) {
+			all[e.Digest] = true
+		}
+	}
+	var tags []string
+	err := p.options.retry(ctx, func(ctx context.Context) error {
+		tags = nil
+		return repo.Tags(ctx, "", func(page []string) error {
+			tags = append(tags, page...)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the tags of %s: %w", repo.Reference.Repository, err)
+	}
+	for _, tag := range tags {
+		if isReferrersTag(tag) || slices.ContainsFunc(stale, func(e entry) bool { return e.Name == tag }) {
+			continue
+		}
+		if err := p.addTag(ctx, repo, tag, all); err != nil {
+			return nil, fmt.Errorf("ask for %s in %s: %w", tag, repo.Reference.Repository, err)
+		}
+	}
+	return all, nil
+}
+
+// isReferrersTag reports whether a tag stands for the referrers of a digest, as registries without the referrers API have it. The list that
+// it leads to needs none of what it lists.
+func isReferrersTag(tag string) bool {
+	hex, found := strings.CutPrefix(tag, "sha256-")
+	return found && digest.NewDigestFromEncoded(digest.SHA256, hex).Validate() == nil
+}
+
+func addDigests(all map[string]bool, m ocilayout.Manifest) {
+	all[m.Digest.String()] = true
+	for _, child := range m.Children {
+		addDigests(all, child)
+	}
+}
+
+// addTag adds what a tag leads to, and what that lists.
+func (p *Push) addTag(ctx context.Context, repo *remote.Repository, name string, all map[string]bool) error {
+	var d ocispec.Descriptor
+	var text []byte
+	err := p.options.retry(ctx, func(ctx context.Context) (err error) {
+		d, text, err = fetchManifest(ctx, repo, name)
+		return err
+	})
+	if errors.Is(err, errdef.ErrNotFound) { // an index may lack platforms
+		return nil
+	}
+	if err != nil || all[d.Digest.String()] {
+		return err
+	}
+	all[d.Digest.String()] = true
+	var listed struct{ Manifests []ocispec.Descriptor }
+	if err := json.Unmarshal(text, &listed); err != nil {
+		return err
+	}
+	for _, child := range listed.Manifests {
+		if err := p.addTag(ctx, repo, child.Digest.String(), all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeReferrersTag removes the tag that stands for the referrers of a manifest, if all that it lists goes.
+func (p *Push) removeReferrersTag(ctx context.Context, repo *remote.Repository, subject string, going map[string]bool) error {
+	tag := strings.Replace(subject, ":", "-", 1)
+	var d ocispec.Descriptor
+	var text []byte
+	err := p.options.retry(ctx, func(ctx context.Context) (err error) {
+		d, text, err = fetchManifest(ctx, repo, tag)
+		return err
+	})
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var listed ocispec.Index
+	if err := json.Unmarshal(text, &listed); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(listed.Manifests, func(m ocispec.Descriptor) bool { return !going[m.Digest.String()] }) {
+		return nil // somebody else has attached something
+	}
+	for _, name := range []string{tag, d.Digest.String()} {
+		if _, err := p.remove(ctx, repo, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes a tag, or a manifest by its digest with all of its tags. It reports false if the registry does not do that.
+func (p *Push) remove(ctx context.Context, repo *remote.Repository, name string) (done bool, err error) {
+	scheme := "https"
+	if repo.PlainHTTP {
+		scheme = "http"
+	}
+	at := scheme + "://" + repo.Reference.Host() + "/v2/" + repo.Reference.Repository + "/manifests/" + name
+	err = p.options.retry(ctx, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, repo.Reference, auth.ActionDelete), http.MethodDelete, at, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := repo.Client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxManifest)) // so that the connection is used again
+		switch {
+		case resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotFound:
+			done = true
+		case resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented:
+		default:
+			return &errcode.ErrorResponse{Method: http.MethodDelete, URL: req.URL, StatusCode: resp.StatusCode}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("delete %s in %s: %w", name, repo.Reference.Repository, err)
+	}
+	return done, nil
+}

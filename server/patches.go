@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/delta"
+	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/store"
+)
+
+// patching is the answer while patches are made. Clients try again.
+func patching() *Problem {
+	p := problem(http.StatusServiceUnavailable, "the server is making patches, which takes up to half a minute for each program; send the request again in a few seconds")
+	p.retryAfter = 5
+	return p
+}
+
+// makePatches makes the patches of a bundle that are not kept yet. As compress, it goes on when the client leaves, and holds no slot.
+func (p *plans) makePatches(ctx context.Context, q planKey) error {
+	if p.server.options.Patches == nil {
+		return problem(http.StatusNotFound, "this server makes no patches: it was started without --patch; request the bundle without patch")
+	}
+	if q.since == "" {
+		return problem(http.StatusBadRequest, "patch needs since: the sha256 of the index of the bundle that has the earlier files, which 'sealift inspect' shows")
+	}
+	q.patch = false
+	from := p.server.options.Packages
+	from.Folder = q.folder
+	ctx, cancel := context.WithTimeoutCause(ctx, makingTime, patching())
+	defer cancel()
+	_, err := share(ctx, &p.flight, "patch "+q.document.sum+" "+q.folder+" "+q.since, func() (bool, error) {
+		since, err := p.since(p.ctx, q.since)
+		if err != nil {
+			return false, err
+		}
+		had, err := p.openEarlier(p.ctx, from, since)
+		if err != nil {
+			return false, errors.Join(err, had.close())
+		}
+		_, reader, err := p.open(p.ctx, q)
+		if err != nil {
+			return false, errors.Join(err, had.close())
+		}
+		return true, errors.Join(reader.MakePatches(p.ctx, had.Earlier), reader.Close(), had.close())
+	})
+	return err
+}
+
+// earlier is the content of an earlier bundle, as far as the store still has its packages.
+type earlier struct {
+	delta.Earlier
+	objects []store.Object
+}
+
+func (e *earlier) close() error {
+	var errs []error
+	for _, o := range e.objects {
+		errs = append(errs, o.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openEarlier opens the packages of an earlier bundle. The caller closes what it returns, also after an error.
+func (p *plans) openEarlier(ctx context.Context, from packages.Source, since *bundle.Since) (e earlier, err error) {
+	e.Since, e.Spool = since, p.server.options.Patches
+	for _, info := range since.Packages() {
+		object, archive, found, err := assemble.OpenBuild(ctx, assemble.Build{Name: info.Name, Version: info.Version, Index: info.Index}, from, assemble.Platforms(p.server.options.Programs))
+		if err != nil {
+			return e, err
+		}
+		if found {
+			e.objects, e.Archives = append(e.objects, object), append(e.Archives, archive)
+		}
+	}
+	return e, nil
+}
