@@ -11,13 +11,13 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/install"
-	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/retention"
 )
 
 func (a commands) imagesAddCommand() *cobra.Command {
 	var o install.AddOptions
 	var keys []string
+	var base, root string
 	var flags change.Flags
 	cmd := &cobra.Command{
 		Use:   "add SOURCE",
@@ -39,13 +39,18 @@ On a control plane of a cluster with containerd.mirror, the other nodes pull the
 			if o.Trusted, err = app.PublicKeys(keys); err != nil {
 				return err
 			}
-			source := bundleSource{bundle: o.Archive}
-			o.Open = func() (*bundle.Archive, error) { return source.open(cmd.Context(), a, node.DefaultRoot, o.Trusted...) }
+			o.Open = func() (*bundle.Archive, error) {
+				source := bundleSource{bundle: o.Archive, base: base}
+				return source.open(cmd.Context(), a, root, o.Trusted...)
+			}
 			return a.imagesAdd(cmd.Context(), o, flags)
 		},
 	}
 	addContainerd(cmd, &o.Socket)
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that a bundle must be signed with; may be repeated")
+	cmd.Flags().StringVar(&base, "base", "", "the earlier bundle with the files that a bundle leaves out")
+	_ = cmd.MarkFlagFilename("base")
+	addRoot(cmd, &root)
 	cmd.Flags().StringVar(&o.Name, "name", "", "name of the image, if the archive or layout has none")
 	flags.AddPlan(cmd, "what would be added")
 	return cmd

@@ -61,6 +61,9 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 	case a.archive == nil && len(o.Trusted) > 0:
 		return nil, fmt.Errorf("%s is not a bundle, and has no signature; leave --key out", o.Archive)
 	case a.archive == nil:
+		if _, statErr := os.Stat(imagepolicy.File); statErr == nil {
+			return nil, fmt.Errorf("%s demands signatures of images, and %s has none; bring them in a bundle", imagepolicy.File, o.Archive)
+		}
 		a.foreign, err = runtime.OpenForeign(o.Archive, o.Name)
 	case o.Name != "":
 		return nil, errors.New("the images of a bundle have names; leave --name out")
@@ -136,7 +139,7 @@ func (a *Adding) Close() (err error) {
 	return err
 }
 
-// layoutsOf opens the images of all packages of an archive, if they have the signatures that this host demands.
+// layoutsOf opens the images of all packages of an archive, if the policy of this host lets them in.
 func layoutsOf(a *bundle.Archive, origin runtime.Origin) (layouts []*runtime.Layout, err error) {
 	if err := imagepolicy.Check(a, imagepolicy.File); err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/internal/testing/imagepackage"
@@ -107,6 +108,12 @@ func dockerSave(t *testing.T, image v1.Image, ref string) string {
 	return file
 }
 
+// from has a source opened as a bundle, if it is one.
+func from(source, socket, name string) AddOptions {
+	open := func() (*bundle.Archive, error) { return bundle.Open(source) }
+	return AddOptions{ImageOptions: ImageOptions{Archive: source, Open: open, Socket: socket, Progress: func(string) {}}, Name: name}
+}
+
 func add(ctx context.Context, o AddOptions) (_ Addition, err error) {
 	a, err := OpenImages(ctx, o)
 	if err != nil {
@@ -153,7 +160,7 @@ func TestImagesAreAdded(t *testing.T) {
 		"compressed":            {tarOf(t, ociLayout(t, image(), "registry.example.com/shop/gzip:1"), "a.tar.gz"), "", "registry.example.com/shop/gzip:1", true},
 		"a docker-archive":      {dockerSave(t, image(), "registry.example.com/shop/docker:1"), "", "registry.example.com/shop/docker:1", false},
 	} {
-		o := AddOptions{ImageOptions: ImageOptions{Archive: row.source, Socket: socket, Progress: func(string) {}}, Name: row.name}
+		o := from(row.source, socket, row.name)
 		plan, err := OpenImages(t.Context(), o)
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -214,7 +221,7 @@ func TestWrongSourcesAreRefused(t *testing.T) {
 		"a compressed text":    {tarOf(t, filepath.Dir(text), "a.tar.gz"), "", "unrecognized image format"},
 		"an archive cut short": {cut(t, tarOf(t, ociLayout(t, shopImage(t, 50_000), shop), "a.tar")), "", "unexpected EOF"},
 	} {
-		_, err := add(t.Context(), AddOptions{ImageOptions: ImageOptions{Archive: row.source, Socket: socket}, Name: row.name})
+		_, err := add(t.Context(), from(row.source, socket, row.name))
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -248,7 +255,7 @@ const sourceVariable, socketVariable = "SEALIFT_TEST_ADD", "SEALIFT_TEST_SOCKET"
 // TestMain adds images if it is that program.
 func TestMain(m *testing.M) {
 	if source := os.Getenv(sourceVariable); source != "" {
-		if _, err := add(context.Background(), AddOptions{ImageOptions: ImageOptions{Archive: source, Socket: os.Getenv(socketVariable), Progress: func(string) {}}}); err != nil {
+		if _, err := add(context.Background(), from(source, os.Getenv(socketVariable), "")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -282,7 +289,7 @@ func TestKilledAddIsRepeated(t *testing.T) {
 		if killed == 0 {
 			t.Errorf("%s: nothing was killed", kind)
 		}
-		if _, err := add(t.Context(), AddOptions{ImageOptions: ImageOptions{Archive: source, Socket: socket}}); err != nil {
+		if _, err := add(t.Context(), from(source, socket, "")); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 		if got := stored(t, socket); len(got) != 1 || got[shop].Digest.String() != digest.String() || got[shop].Origin != runtime.OfApplication {

@@ -14,7 +14,7 @@ import (
 // ImageOptions says which images are loaded where.
 type ImageOptions struct {
 	Archive string // its name in messages
-	// Open opens the bundle or package. One that leaves out files has its base. nil opens the file Archive. It is closed at the end.
+	// Open opens the bundle or package. One that leaves out files has its base. LoadImages closes it.
 	Open   func() (*bundle.Archive, error)
 	Socket string // of containerd; "" for the node's
 	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
@@ -36,24 +36,25 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
 }
 
-// openTrusted opens an archive, and checks its signature. If it lacks files, the images that it completes are verified, too.
-func openTrusted(ctx context.Context, o ImageOptions) (*bundle.Archive, error) {
-	open := o.Open
-	if open == nil {
-		open = func() (*bundle.Archive, error) { return bundle.Open(o.Archive, o.Trusted...) }
-	}
-	a, err := open()
+// openTrusted opens an archive, and checks its signature and what it takes from another one.
+func openTrusted(ctx context.Context, o ImageOptions) (_ *bundle.Archive, err error) {
+	a, err := o.Open()
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
 	if len(o.Trusted) > 0 {
 		if _, err := a.VerifySignature(o.Trusted...); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s is not to be trusted: %w", o.Archive, err), a.Close())
+			return nil, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
 		}
 	}
 	if a.Index.Base != "" {
 		if err := a.VerifyFiles(ctx, a.Index.OfImage); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s, or what it adds to, cannot be used: %w", o.Archive, err), a.Close())
+			return nil, fmt.Errorf("%s, or what it adds to, cannot be used: %w", o.Archive, err)
 		}
 	}
 	return a, nil
