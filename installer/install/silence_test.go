@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/hooks/hook"
+	_ "github.com/sealift/sealift/internal/testing/usualhost"
 )
 
 // TestAddOnSetsHookSilenceTimeout has one add-on whose silent hook is within its own bound, and one whose hook is not.

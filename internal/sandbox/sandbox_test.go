@@ -133,7 +133,7 @@ func TestLimitEndsTask(t *testing.T) {
 			if want := "the work exceeds its limit of " + c.want + "; make it simpler"; !errors.Is(err, sandbox.ErrLimit) || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
-			if took := time.Since(began); took > 15*time.Second {
+			if took := time.Since(began); took > 2*time.Minute {
 				t.Errorf("it took %v", took)
 			}
 			if got, err := echo.Run(t.Context(), request(nil), "still here"); err != nil || got != "still here" {

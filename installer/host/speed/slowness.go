@@ -15,10 +15,11 @@ import (
 // usualWork is how long a server's processor takes for sortNumbers, with some other work beside it. Alone, one of 2023 takes 8 ms.
 const usualWork = 12 * time.Millisecond
 
-// slowness is how many times longer than usual a processor of this host takes, with the time in which this host is not given one.
-func slowness() float64 { return processorSlowness() / share() }
+// Slowness measures how many times longer than usual a processor of this host takes, with the time in which this host is not given one. Only
+// tests replace it.
+var Slowness = func() float64 { return processorSlowness() / share() }
 
-// processorSlowness is slowness without the time that others have the processor: only the time counts in which the work had one, and of several
+// processorSlowness is Slowness without the time that others have the processor: only the time counts in which the work had one, and of several
 // tries the fastest, as it was disturbed least.
 var processorSlowness = sync.OnceValue(func() float64 {
 	const tries = 5

@@ -33,7 +33,7 @@ func Now() Limits {
 	if unix.Sysinfo(&info) == nil {
 		load = float64(info.Loads[0]) / (1 << 16)
 	}
-	return limitsFor(runtime.NumCPU(), load, slowness())
+	return limitsFor(runtime.NumCPU(), load, Slowness())
 }
 
 // Cramped reports whether this host has few processors that are slow even at rest. What runs beside a program that starts delays it by minutes.
@@ -59,7 +59,7 @@ func Patience(d time.Duration) time.Duration { return Now().Of(d) / least }
 
 // Stretch returns a limit that somebody else chose, such as the author of an add-on: as it is on a usual host, and a multiple on one that
 // is slow even at rest.
-func Stretch(d time.Duration) time.Duration { return stretch(d, runtime.NumCPU(), slowness()) }
+func Stretch(d time.Duration) time.Duration { return stretch(d, runtime.NumCPU(), Slowness()) }
 
 func stretch(d time.Duration, cpus int, slowness float64) time.Duration {
 	return time.Duration(limitsFor(cpus, 0, slowness)/least) * d

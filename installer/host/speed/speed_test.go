@@ -49,7 +49,7 @@ func TestHostGetsAShareOfItsProcessors(t *testing.T) {
 }
 
 func TestSlownessOfThisHostIsPlausible(t *testing.T) {
-	if got := slowness(); got < 0.05 || got > 100 {
+	if got := Slowness(); got < 0.05 || got > 100 {
 		t.Errorf("this host takes %.2f times as long as usual", got)
 	}
 	if got := Patience(time.Minute); got < time.Minute || got > Most*time.Minute {

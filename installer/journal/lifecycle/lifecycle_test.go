@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/regularfile"
+	_ "github.com/sealift/sealift/internal/testing/usualhost"
 )
 
 func journal(t *testing.T, dir string) *lifecycle.Journal {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/operation/intent"
+	_ "github.com/sealift/sealift/internal/testing/usualhost"
 )
 
 // fakeNodes has one node. answer makes its report, or the error of the API, from the intent and the time since it was written.
