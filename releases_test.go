@@ -148,3 +148,22 @@ func TestPageSaysWhatRanTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestUpgradePageHasCurrentVersions requires the upgrade to the current Kubernetes in what docs/upgrade.md shows; 'make grid' runs it.
+func TestUpgradePageHasCurrentVersions(t *testing.T) {
+	page, err := os.ReadFile("docs/upgrade.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := releases.Current("kubernetes")
+	before := current.Before().Version
+	for _, line := range []string{
+		fmt.Sprintf("\nKubernetes %s -> %s, at most", before, current.Version),
+		fmt.Sprintf("\nKubernetes %s -> %s, led by", before, current.Version),
+		"\ndone: the cluster runs Kubernetes " + before + " again",
+	} {
+		if !strings.Contains(string(page), line) {
+			t.Errorf("docs/upgrade.md lacks %q", line)
+		}
+	}
+}
