@@ -181,6 +181,8 @@ func planCases() map[string]func(*testing.T) {
 		"sealift certs rotate-ca --plan":         planOfRotationOfCAs,
 		"sealift push --plan":                    planOfPush,
 		"sealift images prune --plan":            planOfImagesPrune,
+		"sealift images add --plan":              planOfImagesAdd,
+		"sealift images remove --plan":           planOfImagesRemove,
 	}
 }
 
