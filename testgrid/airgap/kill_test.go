@@ -113,6 +113,23 @@ func (n node) isBare(bare []string) {
 // killedAtEveryStep kills an install when each of its steps has begun, again when it has done its work but not yet recorded
 // that, and again when it has.
 func killedAtEveryStep(n node) {
+	steps := n.plannedSteps()
+	kills := map[string]int{}
+	for i, step := range steps {
+		for _, record := range []string{"started", "noted", "finished"} {
+			if n.finished(step) { // concurrent with another, or before the kill that was meant to precede it
+				continue
+			}
+			n.interrupt(interruption{command: fromUSB, step: step, record: record, signal: "KILL", group: i%2 == 0})
+			kills[record]++
+		}
+	}
+	n.t.Logf("%d steps, kills when one was %v", len(steps), kills)
+}
+
+// plannedSteps are the IDs of the steps of an install.
+func (n node) plannedSteps() (steps []string) {
+	n.t.Helper()
 	var plan struct{ Steps []struct{ ID string } }
 	if err := json.Unmarshal([]byte(n.must("cd /media/usb && cat install.sh | bash -s airgap --plan --output=json 2>/dev/null")), &plan); err != nil {
 		n.t.Fatal(err)
@@ -120,17 +137,10 @@ func killedAtEveryStep(n node) {
 	if len(plan.Steps) < 10 {
 		n.t.Fatalf("a plan of %d steps", len(plan.Steps))
 	}
-	kills := map[string]int{}
-	for i, step := range plan.Steps {
-		for _, record := range []string{"started", "noted", "finished"} {
-			if n.finished(step.ID) { // concurrent with another, or before the kill that was meant to precede it
-				continue
-			}
-			n.interrupt(interruption{command: fromUSB, step: step.ID, record: record, signal: "KILL", group: i%2 == 0})
-			kills[record]++
-		}
+	for _, step := range plan.Steps {
+		steps = append(steps, step.ID)
 	}
-	n.t.Logf("%d steps, kills when one was %v", len(plan.Steps), kills)
+	return steps
 }
 
 // finished reports whether a step is.
@@ -147,12 +157,19 @@ func (n node) finished(step string) bool {
 	return done
 }
 
+// killedAtRandom kills an install fifteen times, or until all of its steps are finished between two kills.
 func killedAtRandom(n node) {
 	seed := uint64(time.Now().UnixNano())
 	n.t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for i := range 15 {
+	steps := n.plannedSteps()
+	kills := 0
+	for kills < 15 && !n.finished(steps[len(steps)-1]) {
 		after := time.Duration(random.Float64() * float64(8*time.Second))
-		n.interrupt(interruption{command: fromUSB, record: "started", after: after, signal: "KILL", group: i%2 == 0})
+		n.interrupt(interruption{command: fromUSB, record: "started", after: after, signal: "KILL", group: kills%2 == 0})
+		kills++
+	}
+	if n.t.Logf("%d kills", kills); kills < 5 {
+		n.t.Error("the install was finished after so few")
 	}
 }
