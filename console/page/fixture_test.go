@@ -118,7 +118,7 @@ exit 1
 // start serves a console whose sealift prints documents. An @ in them stands for a hostile text.
 func start(t *testing.T, documents map[string]string) *console {
 	t.Helper()
-	dir := t.TempDir()
+	dir := tempDir(t)
 	write := func(name, text string, mode os.FileMode) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
 			t.Fatal(err)
@@ -149,6 +149,25 @@ func start(t *testing.T, documents map[string]string) *console {
 	t.Cleanup(s.Close)
 	c.URL = s.URL
 	return c
+}
+
+// tempDir makes a folder. Reads that outlast the person who asked still write to it when a test ends.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "console")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 300 {
+			if err = os.RemoveAll(dir); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Error(err)
+	})
+	return dir
 }
 
 // background runs changes in this process, as systemd runs them in a unit.
