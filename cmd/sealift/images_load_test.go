@@ -53,16 +53,8 @@ func TestImagesOfPatchedBundleAreLoaded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.OS, config.Architecture = "linux", "amd64"
-		if image, err = mutate.ConfigFile(image, config); err != nil {
-			t.Fatal(err)
-		}
 		p.write(fmt.Sprintf("store%d/.keep", version), "")
-		imagepackage.WriteImage(t, filepath.Join(p.dir, fmt.Sprintf("store%d/app-1.0.tar.gz", version)), fmt.Sprintf("example.org/app:%d", version), image,
+		imagepackage.WriteImage(t, filepath.Join(p.dir, fmt.Sprintf("store%d/app-1.0.tar.gz", version)), fmt.Sprintf("example.org/app:%d", version), imagepackage.Runnable(t, image),
 			bundle.BytesFile("addons/app/1.0/Manifest", 0o644, nil), bundle.BytesFile("addons/app/1.0/install.sh", 0o755, []byte("app() { :; }\n")))
 	}
 	p.run("old", "bundle", "-f", "installer.yaml", "--store", "store0", "--out", "old.tar.gz", "--sealift-preflight=")

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/console/jsonfile"
 )
 
 const (
@@ -68,7 +70,7 @@ func (s Sessions) Begin(t Token, from string) (secret string, made Session, err 
 	}
 	secret = rand.Text()
 	made = Session{ID: digest(secret)[:idLength], Name: t.Name, Role: t.Role, From: from, Began: s.Now().UTC(), Seen: s.Now().UTC()}
-	if err := writeJSON(s.file(secret), made); err != nil {
+	if err := jsonfile.Write(s.file(secret), made); err != nil {
 		return "", Session{}, err
 	}
 	return secret, made, s.touch(s.file(secret))
@@ -101,10 +103,10 @@ func (s Sessions) read(name string) (found Session, err error) {
 	if err != nil {
 		return found, err
 	}
-	err = readJSON(name, &found)
+	err = jsonfile.Read(name, &found)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found, ErrNoSession
-	} else if err != nil && !errors.Is(err, errDamaged) {
+	} else if err != nil && !errors.Is(err, jsonfile.ErrDamaged) {
 		return found, err
 	}
 	found.Seen = info.ModTime().UTC()

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/internal/atomicfile"
-	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/console/jsonfile"
 )
 
 const (
@@ -30,9 +28,6 @@ const (
 
 // skew is how far the clock of the host may be set back before tokens and sessions end: they would last longer than they should.
 const skew = time.Minute
-
-// errDamaged means that a file is not one of this package.
-var errDamaged = errors.New("is damaged; remove it")
 
 // ErrRefused is the answer to every token that is not valid. It does not say why.
 var ErrRefused = errors.New("the token is not valid: it was used, it is older than 10 minutes, or it is mistyped")
@@ -67,7 +62,7 @@ func (t Tokens) Create(name string, role Role) (text string, made Token, err err
 	}
 	text = rand.Text()
 	made = Token{Name: name, Role: role, Ends: t.Now().Add(TokenTime)}
-	return text, made, writeJSON(t.file(text), made)
+	return text, made, jsonfile.Write(t.file(text), made)
 }
 
 // Redeem returns what a token gives, and removes it. Of several callers with the same token, one gets it. The error is ErrRefused for
@@ -75,7 +70,7 @@ func (t Tokens) Create(name string, role Role) (text string, made Token, err err
 func (t Tokens) Redeem(text string) (Token, error) {
 	name := t.file(strings.ToUpper(strings.TrimSpace(text)))
 	var token Token
-	if err := readJSON(name, &token); errors.Is(err, fs.ErrNotExist) {
+	if err := jsonfile.Read(name, &token); errors.Is(err, fs.ErrNotExist) {
 		return Token{}, ErrRefused
 	} else if err != nil {
 		return Token{}, err
@@ -100,7 +95,7 @@ func (t Tokens) valid(token Token) bool {
 func (t Tokens) sweep() (left int, err error) {
 	err = eachFile(t.Dir, func(name string) error {
 		var token Token
-		if err := readJSON(name, &token); err != nil || !t.valid(token) {
+		if err := jsonfile.Read(name, &token); err != nil || !t.valid(token) {
 			return removeFile(name)
 		}
 		left++
@@ -127,25 +122,6 @@ func checkName(name string) error {
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
-}
-
-func writeJSON(name string, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteMode(name, 0o600, append(text, '\n'))
-}
-
-func readJSON(name string, into any) error {
-	text, err := regularfile.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s %w: %w", name, errDamaged, err)
-	}
-	return nil
 }
 
 // eachFile calls visit with each token or session of a folder. A missing folder has none.

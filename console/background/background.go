@@ -7,7 +7,6 @@ package background
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/console/jsonfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -92,18 +91,18 @@ func (r *Runner) Begin(ctx context.Context, request Request, before func() error
 			return err
 		}
 	}
-	if err := write(filepath.Join(r.Dir, requestName), request); err != nil {
+	if err := jsonfile.Write(filepath.Join(r.Dir, requestName), request); err != nil {
 		return err
 	}
 	if err := r.Start(ctx); err != nil {
-		return errors.Join(err, write(filepath.Join(r.Dir, resultName), result{Ended: request.Began, Failure: "it could not be started"}))
+		return errors.Join(err, jsonfile.Write(filepath.Join(r.Dir, resultName), result{Ended: request.Began, Failure: "it could not be started"}))
 	}
 	return nil
 }
 
 // Read returns the newest change. The zero State means that there was none.
 func (r *Runner) Read(ctx context.Context) (s State, err error) {
-	if err := read(filepath.Join(r.Dir, requestName), &s.Request); errors.Is(err, fs.ErrNotExist) {
+	if err := jsonfile.Read(filepath.Join(r.Dir, requestName), &s.Request); errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	} else if err != nil {
 		return s, err
@@ -112,7 +111,7 @@ func (r *Runner) Read(ctx context.Context) (s State, err error) {
 		return s, err
 	}
 	var end result
-	if err := read(filepath.Join(r.Dir, resultName), &end); err == nil {
+	if err := jsonfile.Read(filepath.Join(r.Dir, resultName), &end); err == nil {
 		s.Running, s.Ended, s.Failure = false, end.Ended, end.Failure
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return s, err
@@ -140,23 +139,4 @@ func tailOf(name string) (string, error) {
 	text := make([]byte, min(info.Size(), maxShown))
 	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
 	return string(text[:n]), err
-}
-
-func write(name string, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteMode(name, 0o600, append(text, '\n'))
-}
-
-func read(name string, into any) error {
-	text, err := regularfile.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s is damaged: %w; remove it", name, err)
-	}
-	return nil
 }

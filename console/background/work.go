@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sealift/sealift/console/jsonfile"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -37,7 +38,7 @@ type Worker struct {
 // Work runs the change to its end. Its error is that of this program, and not of the change.
 func (w Worker) Work(ctx context.Context) (err error) {
 	s := State{}
-	if err := read(filepath.Join(w.Dir, requestName), &s.Request); errors.Is(err, fs.ErrNotExist) {
+	if err := jsonfile.Read(filepath.Join(w.Dir, requestName), &s.Request); errors.Is(err, fs.ErrNotExist) {
 		return errNothing
 	} else if err != nil {
 		return err
@@ -55,7 +56,7 @@ func (w Worker) Work(ctx context.Context) (err error) {
 	failed := w.Run(ctx, s.Words, progress, progress)
 	err = errors.Join(progress.Close(), f.Close())
 	s.Ended, s.Failure = w.Now().UTC(), failureOf(ctx, failed)
-	return errors.Join(err, write(filepath.Join(w.Dir, resultName), result{s.Ended, s.Failure}), w.Ended(s))
+	return errors.Join(err, jsonfile.Write(filepath.Join(w.Dir, resultName), result{s.Ended, s.Failure}), w.Ended(s))
 }
 
 func failureOf(ctx context.Context, err error) string {

@@ -21,7 +21,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
@@ -40,15 +39,7 @@ func shopImage(t *testing.T, bytes int64) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.OS, config.Architecture = "linux", "amd64"
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		t.Fatal(err)
-	}
-	return image
+	return imagepackage.Runnable(t, image)
 }
 
 // ociLayout writes an OCI layout whose image is called ref, "" for an image without a name, and for another platform beside it.

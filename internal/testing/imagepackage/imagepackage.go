@@ -23,6 +23,12 @@ func Write(t testing.TB, name, ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	WriteImage(t, name, ref, Runnable(t, image))
+}
+
+// Runnable returns an image with its platform set to linux/amd64.
+func Runnable(t testing.TB, image v1.Image) v1.Image {
+	t.Helper()
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +37,7 @@ func Write(t testing.TB, name, ref string) {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}
-	WriteImage(t, name, ref, image)
+	return image
 }
 
 // WriteImage writes a package app 1.0 with an image, and with other files, to a file.
