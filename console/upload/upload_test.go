@@ -163,13 +163,16 @@ func TestCheckResumesAfterRestart(t *testing.T) {
 	f := newFixture(t)
 	content := archive(10)
 	ctx, cancel := context.WithCancel(t.Context())
+	began := make(chan struct{})
 	f.judge = func(ctx context.Context, _ string) (upload.Verdict, error) {
+		close(began)
 		<-ctx.Done()
 		return upload.Verdict{}, ctx.Err()
 	}
 	f.restart(ctx)
 	u := f.create("a.tar.gz", content, "jane")
 	f.send(u.ID, 0, content)
+	<-began
 	cancel()
 	f.judge = func(context.Context, string) (upload.Verdict, error) { return upload.Verdict{}, nil }
 	f.restart(t.Context())
