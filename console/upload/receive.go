@@ -19,8 +19,8 @@ const gzipMagic = "\x1f\x8b"
 var errForeign = fmt.Errorf("%w: the file is not a bundle", ErrInvalid)
 
 // Append adds a chunk of size bytes at an offset. sum is the SHA-256 of the chunk in hex, or "". All of the chunk is on the disk when
-// Append returns, or none: a client that was cut off sends it again. A first chunk that cannot begin a bundle ends the upload. The error is ErrOffset, with the state of the upload, if the upload
-// ends elsewhere. The last chunk begins the check of the bundle.
+// Append returns, or none: a client that was cut off sends it again. A first chunk that cannot begin a bundle ends the upload. The error is
+// ErrOffset, with the state of the upload, if the upload ends elsewhere. The last chunk begins the check of the bundle.
 func (s *Spool) Append(id string, offset, size int64, sum string, from io.Reader) (Upload, error) {
 	u, err := s.lock(id, offset, size)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,9 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/console/jsonfile"
 	"github.com/sealift/sealift/internal/plaintext"
-	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Options are what a spool works with.
@@ -88,12 +86,12 @@ func Open(ctx context.Context, o Options) (*Spool, error) {
 
 // load reads one upload. A damaged record is removed with its bytes: nothing says what they are.
 func (s *Spool) load(id string) error {
-	text, err := regularfile.ReadFile(s.record(id))
-	if err != nil {
+	var u Upload
+	err := jsonfile.Read(s.record(id), &u)
+	if err != nil && !errors.Is(err, jsonfile.ErrDamaged) {
 		return err
 	}
-	var u Upload
-	if err := json.Unmarshal(text, &u); err != nil || u.ID != id || !IsBundle(u.Name) {
+	if err != nil || u.ID != id || !IsBundle(u.Name) {
 		s.Log.Warn("removing a damaged record of an upload", "file", s.record(id), "error", err)
 		return errors.Join(removeFile(s.record(id)), removeFile(s.part(id)))
 	}
@@ -119,13 +117,7 @@ func (s *Spool) part(id string) string     { return filepath.Join(s.Spool, id+pa
 func (s *Spool) bundle(name string) string { return filepath.Join(s.Bundles, name) }
 
 // save writes the record of an upload. The caller holds the lock.
-func (s *Spool) save(u *Upload) error {
-	text, err := json.Marshal(u)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteMode(s.record(u.ID), 0o600, append(text, '\n'))
-}
+func (s *Spool) save(u *Upload) error { return jsonfile.Write(s.record(u.ID), u) }
 
 // sweep removes uploads that have expired. The caller holds the lock.
 func (s *Spool) sweep() error {
