@@ -72,6 +72,9 @@ func TestChartsAreBounded(t *testing.T) {
 	})
 	for name, attack := range attacks(t) {
 		t.Run(name, func(t *testing.T) {
+			if name == "a large result" && sandbox.Overhead > 1 {
+				t.Skip("with the race detector, to parse so much YAML takes more processor time than a chart may have")
+			}
 			began := time.Now()
 			_, err := render(t, "", attack.files)
 			if took := time.Since(began); !errors.Is(err, sandbox.ErrLimit) || took > 3*time.Minute {

@@ -292,6 +292,32 @@ printf '\nlast\n{"msg": "it ends here",\n'
 	}
 }
 
+// slowLog takes a while for each record.
+type slowLog struct{ fixture.Buffer }
+
+func (s *slowLog) Write(p []byte) (int, error) {
+	time.Sleep(5 * time.Millisecond)
+	return s.Buffer.Write(p)
+}
+
+// TestSlowLogGetsWholeOutput has a hook that ends long before its lines are in the log, with and without a child that holds its output.
+func TestSlowLogGetsWholeOutput(t *testing.T) {
+	dir := t.TempDir()
+	for name, more := range map[string]string{"alone": "", "with a child": "sleep 30 &\n"} {
+		t.Run(name, func(t *testing.T) {
+			log := &slowLog{}
+			path := file(t, dir, strings.ReplaceAll(name, " ", "-")+".sh", "#!/bin/bash\n"+more+"for i in $(seq 400); do printf 'line %0140d\\n' $i; done\n")
+			r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
+			if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir}); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(log.String(), `msg="line `); got != 400 {
+				t.Errorf("%d of 400 lines are in the log", got)
+			}
+		})
+	}
+}
+
 func TestConfig(t *testing.T) {
 	dir := t.TempDir()
 	r := hook.Runner{}

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -269,8 +271,8 @@ func supervise(ctx context.Context, pid int, ended <-chan struct{}) error {
 	return fmt.Errorf("stopped: %w", context.Cause(ctx))
 }
 
-// pipe copies a stream of a process to w. The returned function waits a moment for the rest of the output, and then stops
-// reading: a child that the process left behind may hold the stream open.
+// pipe copies a stream of a process to w. The returned function waits a moment for the end of the output, and then stops reading: a child
+// that the process left behind may hold the stream open. What the process wrote is copied whole, however slow w is.
 func pipe(stream *io.Writer, w io.Writer) (finish func(), err error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -280,7 +282,9 @@ func pipe(stream *io.Writer, w io.Writer) (finish func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(w, reader)
+		if _, err := io.Copy(w, reader); errors.Is(err, os.ErrDeadlineExceeded) {
+			copyHeld(w, reader)
+		}
 		if l, ok := w.(*line); ok {
 			l.end()
 		}
@@ -297,6 +301,18 @@ func pipe(stream *io.Writer, w io.Writer) (finish func(), err error) {
 		}
 		_ = reader.Close()
 	}, nil
+}
+
+// copyHeld copies what a pipe holds now, without waiting for more.
+func copyHeld(w io.Writer, reader *os.File) {
+	conn, err := reader.SyscallConn()
+	if err != nil {
+		return
+	}
+	var held int
+	_ = conn.Control(func(fd uintptr) { held, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	_ = reader.SetReadDeadline(time.Time{})
+	_, _ = io.CopyN(w, reader, int64(held))
 }
 
 // bounded keeps output up to a limit, and drops the rest.
