@@ -59,7 +59,7 @@ func TestNetworkPoliciesHoldBetweenNodes(t *testing.T) {
 	web := "http://" + strings.TrimSpace(first.must(kubectl+"get pod web -o jsonpath='{.status.podIP}'")) + ":8080/"
 	from := func(pod, command string) string { return kubectl + "exec " + pod + " -- timeout 5 " + command }
 	get := func(pod string) string { return from(pod, "wget -q -O - "+web) }
-	api, kubelet := "nc -z -w 3 10.96.0.1 443", "nc -z -w 3 "+first.Address().String()+" 10250"
+	api, kubelet := "nc -w 3 10.96.0.1 443 -e true", "nc -w 3 "+first.Address().String()+" 10250 -e true"
 
 	for _, pod := range []string{"friend", "stranger", "neighbour"} {
 		first.must(get(pod))

@@ -22,31 +22,39 @@ import (
 // TestKubernetesForTwoPlatforms makes one bundle with Kubernetes, containerd and flannel for amd64 and arm64, up to the boot of a host. The
 // lab cross-compiles what it has not yet: Kubernetes alone takes five minutes and more.
 func TestKubernetesForTwoPlatforms(t *testing.T) {
-	bundlesForBoth(t, "containerd", "flannel", "kubernetes")
+	bundlesForBoth(t, currentOf("containerd", "flannel", "kubernetes")...)
 }
 
 // TestRuntimeForTwoPlatforms is the same with containerd alone.
 func TestRuntimeForTwoPlatforms(t *testing.T) {
-	bundlesForBoth(t, "containerd")
+	bundlesForBoth(t, currentOf("containerd")...)
 }
 
 // assetPrograms are assets of add-ons that are programs, without the architecture in their names.
 var assetPrograms = map[string][]string{"kubernetes": {"kubelet", "kubeadm", "kubectl"}, "containerd": {"runc"}}
 
-// bundlesForBoth builds the current versions of add-ons for both platforms, and looks at what their bundle has for each.
-func bundlesForBoth(t *testing.T, names ...string) {
+// currentOf lists the versions that the README installs.
+func currentOf(names ...string) (list []releases.Release) {
+	for _, name := range names {
+		list = append(list, releases.Current(name))
+	}
+	return list
+}
+
+// forBoth builds versions of add-ons for both platforms, and one bundle of them.
+func forBoth(t *testing.T, chosen ...releases.Release) delivery {
 	t.Helper()
 	short.Skip(t, "programs of the lab")
-	var chosen []releases.Release
-	for _, name := range names {
-		chosen = append(chosen, releases.Current(name))
-	}
 	platforms := upstream.Platforms()
 	spec := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: both}\nspec:\n"
 	for _, one := range chosen {
 		spec += "  " + one.Name + ": {version: '" + one.Version + "'}\n"
 	}
-	r := deliveries.once(t, "both-platforms-"+strings.Join(names, "-"), func(r delivery) {
+	name := "both-platforms"
+	for _, one := range chosen {
+		name += "-" + one.Name + "-" + one.Version
+	}
+	return deliveries.once(t, name, func(r delivery) {
 		lab := mirror.Options{Images: upstream.ImagesOn(platforms, upstream.ImagesOf(chosen...)), Downloads: upstream.DownloadsOn(platforms, upstream.DownloadsOf(chosen...))}
 		r.mirrored(t, lab, func() {
 			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, "--platform", strings.Join(platforms, ",")}
@@ -61,6 +69,12 @@ func bundlesForBoth(t *testing.T, names ...string) {
 		t.Log(r.run(t, "bundle", "-f", filepath.Join(r.dir(), "installer.yaml"), "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--cache", r.cache,
 			"--platform", strings.Join(platforms, ","), "--sealift", filepath.Join(r.dir(), "sealift-node")+","+arm, "--sealift-preflight", "none"))
 	})
+}
+
+// bundlesForBoth looks at what a bundle for both platforms has for each.
+func bundlesForBoth(t *testing.T, chosen ...releases.Release) {
+	t.Helper()
+	platforms, r := upstream.Platforms(), forBoth(t, chosen...)
 	var summary archive.Summary
 	if err := json.Unmarshal([]byte(r.run(t, "inspect", filepath.Join(r.usb, "cluster.tar.gz"), "-o", "json")), &summary); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,8 @@ var (
 	AptGet      = Tool{"apt-get", "apt"}
 	MakeExt4    = Tool{"mkfs.ext4", "e2fsprogs"}
 	QEMU        = Tool{"qemu-system-x86_64", "qemu-system-x86"}
+	QEMUARM     = Tool{"qemu-system-aarch64", "qemu-system-arm"}
+	CPIO        = Tool{"cpio", "cpio"}
 	QEMUImage   = Tool{"qemu-img", "qemu-utils"}
 	SSH         = Tool{"ssh", "openssh-client"}
 )

@@ -90,19 +90,28 @@ const upstreamArchive = "http://ftp.debian.org/debian"
 
 // neutralise removes names of this machine and everything that differs between two runs.
 func neutralise(dir, suite string) error {
-	files := map[string]string{
+	for name, content := range neutralFiles(suite) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return removeBelow(dir, leftovers()...)
+}
+
+// neutralFiles are the files of a tree that would have names of this machine.
+func neutralFiles(suite string) map[string]string {
+	return map[string]string{
 		"etc/apt/sources.list": "deb " + upstreamArchive + " " + suite + " main\n",
 		"etc/hostname":         "localhost\n",
 		"etc/resolv.conf":      "",
 		"etc/machine-id":       "",
 	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return err
-		}
-	}
-	return removeBelow(dir, "var/cache/apt/*", "var/lib/apt/lists/*", "var/log/*.log", "var/log/apt/*", "var/cache/ldconfig/*",
-		"var/cache/debconf/*-old", "var/lib/dpkg/*-old", "etc/*-", "var/lib/dbus/machine-id", "tmp/*", "debootstrap")
+}
+
+// leftovers are patterns of what the installation of a tree leaves and a system does not need.
+func leftovers() []string {
+	return []string{"var/cache/apt/*", "var/lib/apt/lists/*", "var/log/*.log", "var/log/apt/*", "var/cache/ldconfig/*",
+		"var/cache/debconf/*-old", "var/lib/dpkg/*-old", "etc/*-", "var/lib/dbus/machine-id", "tmp/*", "debootstrap"}
 }
 
 // StripTree removes parts that a container image does not need: documentation, translations and package management.

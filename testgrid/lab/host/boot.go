@@ -78,19 +78,20 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 // tree makes the tree of an operating system, unless the cache has it. For a virtual machine, it is the folder with the disk and the
 // kernel.
 func (r *Rack) tree(ctx context.Context, system string, machine bool) (string, error) {
-	component, ok := systems()[system]
+	components, known, kind := systems(), Systems(), "hosts"
+	if machine {
+		components, known, kind = machines(), MachineSystems(), "virtual machines"
+	}
+	component, ok := components[system]
 	if !ok {
-		return "", fmt.Errorf("the lab has no system %q for hosts: use %s", system, strings.Join(Systems(), " or "))
+		return "", fmt.Errorf("the lab has no system %q for %s: use %s", system, kind, strings.Join(known, " or "))
 	}
 	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: r.cacheDir, Progress: r.progress})
 	if err != nil {
 		return "", err
 	}
 	if machine {
-		if component, ok = machines()[system]; !ok {
-			return "", fmt.Errorf("there are no virtual machines with %s: use %s", system, strings.Join(MachineSystems(), " or "))
-		}
-		if err := debian.CheckTools(MachineTools()); err != nil {
+		if err := debian.CheckTools(machineTools(system)); err != nil {
 			return "", err
 		}
 		return workshop.Path(ctx, component)

@@ -123,7 +123,8 @@ func command(ctx context.Context, name string, args ...string) error {
 func (h virtualMachine) powerOn(ctx context.Context, system string) error {
 	ctx, cancel := context.WithTimeout(ctx, h.bootTimeout())
 	defer cancel()
-	accelerator, err := h.rack.accelerator(ctx, system)
+	board := boardOf(h.state.OS)
+	accelerator, err := h.rack.accelerator(ctx, board, system)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (h virtualMachine) powerOn(ctx context.Context, system string) error {
 	if h.state.Machine.Port, err = freePort(); err != nil {
 		return err
 	}
-	ended, err := h.startManager(exec.Command("qemu-system-x86_64", h.qemuArgs(system, accelerator, time.Now())...), groups[0])
+	ended, err := h.startManager(exec.Command(board.Tool.Program, h.qemuArgs(system, accelerator, time.Now())...), groups[0])
 	if err != nil {
 		return err
 	}

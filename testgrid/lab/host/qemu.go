@@ -12,13 +12,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/proc"
+	"github.com/sealift/sealift/testgrid/lab/qemu"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-)
-
-// The ways in which QEMU runs a machine's instructions.
-const (
-	accelerated = "kvm"
-	emulated    = "tcg"
 )
 
 // shellCard is the hardware address of the network card that leads to the secure shell. Each machine's is on a network of its own.
@@ -30,55 +25,27 @@ func (h virtualMachine) cableCard() string {
 	return net.HardwareAddr(append([]byte{0x52, 0x54}, address[len(address)-4:]...)).String()
 }
 
-// kernelLine are the arguments of the machine's kernel. Without a trusted time stamp counter, the kernel of an emulated machine reads a
-// timer for each look at the clock, which makes everything three times as slow. Mitigations cost as much, and protect nothing here.
-func kernelLine(accelerator string) string {
-	line := "root=/dev/vda rw console=ttyS0 loglevel=4 net.ifnames=0 mitigations=off transparent_hugepage=never"
-	if accelerator == emulated {
-		line += " clocksource=tsc tsc=reliable"
-	}
-	return line
-}
-
-// machineArgs are what all machines of QEMU have in common: no devices but those that are named.
-func machineArgs(system, accelerator, kernel string) []string {
-	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35",
-		"-kernel", filepath.Join(system, upstream.KernelName), "-initrd", filepath.Join(system, upstream.InitrdName), "-append", kernel}
-	if accelerator == accelerated {
-		return append(args, "-accel", "kvm", "-cpu", "host")
-	}
-	return append(args, "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off")
+// boot are the settings that all machines of a system have in common.
+func boot(b qemu.Board, system, accelerator, line string) []string {
+	return b.Args(accelerator, filepath.Join(system, upstream.KernelName), filepath.Join(system, upstream.InitrdName), line)
 }
 
 // qemuArgs are the settings of the machine. now is the time of this machine.
 func (h virtualMachine) qemuArgs(system, accelerator string, now time.Time) []string {
-	m := h.state.Machine
-	args := append(machineArgs(system, accelerator, kernelLine(accelerator)),
+	m, board := h.state.Machine, boardOf(h.state.OS)
+	args := append(boot(board, system, accelerator, board.KernelLine(accelerator)),
 		"-name", h.group(), "-smp", strconv.Itoa(int(h.state.CPUs)), "-m", strconv.FormatInt(h.state.Memory>>20, 10)+"M",
 		"-rtc", "base="+now.Add(m.ClockOffset).UTC().Format("2006-01-02T15:04:05"),
-		"-chardev", "file,id=console,append=on,path="+escaped(h.consolePath()), "-serial", "chardev:console",
-		"-device", "virtio-rng-pci",
+		"-chardev", "file,id=console,append=on,path="+qemu.Escaped(h.consolePath()), "-serial", "chardev:console",
 		"-netdev", "tap,id=cable,script=no,downscript=no,ifname="+h.tap(), "-device", "virtio-net-pci,netdev=cable,mac="+h.cableCard(),
 		"-netdev", "user,id=shell,restrict=on,hostfwd=tcp:127.0.0.1:"+strconv.Itoa(m.Port)+"-:22", "-device", "virtio-net-pci,netdev=shell,mac="+shellCard)
-	args = append(args, diskArgs("system", h.overlay(), "qcow2", false)...)
-	args = append(args, diskArgs(upstream.SeedSerial, filepath.Join(h.dir, seedDisk), "raw", true)...)
+	args = append(args, qemu.Disk("system", h.overlay(), "qcow2", false)...)
+	args = append(args, qemu.Disk(upstream.SeedSerial, filepath.Join(h.dir, seedDisk), "raw", true)...)
 	for i := range h.state.USB {
-		args = append(args, diskArgs(usbName(i), h.usbDisk(i), "raw", true)...)
+		args = append(args, qemu.Disk(usbName(i), h.usbDisk(i), "raw", true)...)
 	}
 	return args
 }
-
-// diskArgs are the settings of one disk, which the machine finds by its serial number.
-func diskArgs(serial, file, format string, readOnly bool) []string {
-	drive := "if=none,cache=writeback,discard=unmap,id=" + serial + ",format=" + format + ",file=" + escaped(file)
-	if readOnly {
-		drive += ",read-only=on"
-	}
-	return []string{"-drive", drive, "-device", "virtio-blk-pci,drive=" + serial + ",serial=" + serial}
-}
-
-// escaped protects a path in the value of an option of QEMU.
-func escaped(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 
 // probeTime is long for a kernel to boot with hardware acceleration, which takes a second or two.
 const probeTime = 40 * time.Second
@@ -88,7 +55,11 @@ const probed = "Kernel panic"
 
 // accelerator returns how QEMU runs machines here. A /dev/kvm that can be opened is not enough: in a machine that is virtual itself, a
 // kernel may hang under it. So a kernel is booted once, with an end, each time that this machine was booted.
-func (r *Rack) accelerator(ctx context.Context, system string) (string, error) {
+func (r *Rack) accelerator(ctx context.Context, board qemu.Board, system string) (string, error) {
+	if board.Foreign() {
+		r.progress(fmt.Sprintf(slow, "this machine has another architecture"))
+		return qemu.Emulated, nil
+	}
 	boot, err := proc.Boot()
 	if err != nil {
 		return "", err
@@ -99,11 +70,11 @@ func (r *Rack) accelerator(ctx context.Context, system string) (string, error) {
 			return accelerator, nil
 		}
 	}
-	accelerator := emulated
+	accelerator := qemu.Emulated
 	if why := openable("/dev/kvm"); why != nil {
 		r.progress(fmt.Sprintf(slow, why))
-	} else if why := probeKVM(ctx, system, probeTime); why == nil {
-		accelerator = accelerated
+	} else if why := probeKVM(ctx, board, system, probeTime); why == nil {
+		accelerator = qemu.Accelerated
 	} else if ctx.Err() != nil {
 		return "", ctx.Err()
 	} else {
@@ -124,11 +95,11 @@ func openable(device string) error {
 }
 
 // probeKVM boots a kernel under KVM as far as its first program, which takes no longer than most.
-func probeKVM(ctx context.Context, system string, most time.Duration) error {
+func probeKVM(ctx context.Context, board qemu.Board, system string, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	args := append(machineArgs(system, accelerated, "console=ttyS0 rdinit=/bin/true panic=-1"), "-m", "512M", "-no-reboot", "-serial", "stdio")
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+	args := append(boot(board, system, qemu.Accelerated, "rdinit=/bin/true panic=-1"), "-m", "512M", "-no-reboot", "-serial", "stdio")
+	cmd := exec.CommandContext(ctx, board.Tool.Program, args...)
 	cmd.WaitDelay = outputGrace
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), probed) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/lab/debian"
+	"github.com/sealift/sealift/testgrid/lab/qemu"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
@@ -89,9 +90,9 @@ func Tools() []debian.Tool {
 	return []debian.Tool{debian.Nspawn, debian.IPRoute, debian.Nsenter, debian.NFTables}
 }
 
-// MachineTools lists the Debian packages that hosts need beside those of Tools if they are virtual machines.
-func MachineTools() []debian.Tool {
-	return []debian.Tool{debian.QEMU, debian.QEMUImage, debian.MakeExt4, debian.SSH}
+// machineTools lists the Debian packages that hosts need beside those of Tools if they are virtual machines of a system.
+func machineTools(system string) []debian.Tool {
+	return []debian.Tool{boardOf(system).Tool, debian.QEMUImage, debian.MakeExt4, debian.SSH}
 }
 
 func (r *Rack) hostsDir() string { return filepath.Join(r.dir, "hosts") }
@@ -188,7 +189,20 @@ func systems() map[string]string {
 }
 
 // machines maps operating systems to the components with their disks for virtual machines.
-func machines() map[string]string { return map[string]string{"debian-12": upstream.MachineDebian12} }
+func machines() map[string]string {
+	return map[string]string{"debian-12": upstream.MachineDebian12, DebianARM: upstream.MachineDebian12ARM}
+}
+
+// DebianARM is Debian 12 on a processor of arm64, which only a virtual machine has.
+const DebianARM = "debian-12-arm64"
+
+// boardOf returns what a system's virtual machines are made of.
+func boardOf(system string) qemu.Board {
+	if system == DebianARM {
+		return qemu.BoardOf("arm64")
+	}
+	return qemu.BoardOf("amd64")
+}
 
 // Systems lists the operating systems that a host can run.
 func Systems() []string { return slices.Sorted(maps.Keys(systems())) }

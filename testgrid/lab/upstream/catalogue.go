@@ -60,6 +60,9 @@ const (
 // MachineDebian12 is the disk and the kernel of hosts that are virtual machines. Only such a host needs it.
 const MachineDebian12 = "machine-debian-12"
 
+// MachineDebian12ARM is the same for arm64.
+const MachineDebian12ARM = MachineDebian12 + "-" + arm64
+
 // current is the component of the version that the README and the demo install, or of a tool.
 func current(name string) string { return name + "-v" + releases.Current(name).Version }
 
@@ -125,7 +128,10 @@ func hostPackages() []string { return []string{"systemd", "systemd-sysv", "dbus"
 const machineDisk = 24 << 30
 
 func machineComponents() []Component {
-	return []Component{{Name: "machine-debian", Version: "12", Recipe: SystemDisk{Suite: "bookworm", Packages: hostPackages(), Size: machineDisk}}}
+	disk := SystemDisk{Suite: "bookworm", Packages: hostPackages(), Size: machineDisk}
+	foreign := disk
+	foreign.Arch = arm64
+	return []Component{{Name: "machine-debian", Version: "12", Recipe: disk}, {Name: "machine-debian", Version: "12", Arch: arm64, Recipe: foreign}}
 }
 
 // systemComponents are made of Debian packages.

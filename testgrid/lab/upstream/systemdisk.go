@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/sealift/sealift/testgrid/lab/debian"
+	"github.com/sealift/sealift/testgrid/lab/qemu"
 )
 
 // The files in the component of a SystemDisk.
@@ -28,6 +29,7 @@ type SystemDisk struct {
 	Suite    string
 	Packages []string // besides those that every virtual machine needs
 	Size     int64    // of the disk, in bytes; the file has holes
+	Arch     string   // arm64; empty for amd64
 }
 
 // machinePackages are what a virtual machine needs and a container does not: a kernel, what finds its devices, and a way in.
@@ -39,11 +41,20 @@ func machinePackages() []string {
 func (s SystemDisk) Needs() []string { return nil }
 
 // Tools implements Recipe.
-func (s SystemDisk) Tools() []debian.Tool { return append(debian.TreeTools(), debian.MakeExt4) }
+func (s SystemDisk) Tools() []debian.Tool {
+	tools := append(debian.TreeTools(), debian.MakeExt4)
+	if s.Arch != "" {
+		tools = append(tools, debian.CPIO, qemu.BoardOf(s.Arch).Tool)
+	}
+	return tools
+}
 
 // Make implements Recipe.
 func (s SystemDisk) Make(ctx context.Context, _ *Workshop, dir string) error {
 	tree := filepath.Join(dir, TreeName)
+	if s.Arch != "" {
+		return s.makeForeign(ctx, tree, dir)
+	}
 	if err := debian.MakeTree(ctx, tree, s.Suite, append(machinePackages(), s.Packages...)); err != nil {
 		return err
 	}
