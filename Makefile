@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Debian packages that the lab and the tests need.
 DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables git zstd
 # What 'make grid' needs beside these: for hosts that are virtual machines, and for the lab's C programs on arm64.
-GRID_PACKAGES := qemu-system-x86 qemu-utils openssh-client e2fsprogs gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+GRID_PACKAGES := qemu-system-x86 qemu-system-arm qemu-utils openssh-client e2fsprogs cpio gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # All programs but sealift-preflight, which links Troubleshoot: 700 packages that these four do not need. Where it is there, it must not be old.

@@ -124,7 +124,7 @@ func (n node) applies(text string) {
 // within waits until a script succeeds.
 func (n node) within(seconds int, script string) {
 	n.t.Helper()
-	if out, code := n.run(fmt.Sprintf("for i in $(seq %d); do if %s; then exit 0; fi; sleep 1; done >/dev/null 2>&1; exit 1", seconds, script)); code != 0 {
+	if out, code := n.run(fmt.Sprintf("for i in $(seq %d); do if out=$( { %s; } 2>&1); then exit 0; fi; sleep 1; done; echo \"$out\"; exit 1", seconds, script)); code != 0 {
 		n.t.Fatalf("not within %d s: %s\n%s", seconds, script, out)
 	}
 }
