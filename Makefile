@@ -67,10 +67,10 @@ deps: ## install the Debian packages that the lab and the tests need
 	if [ -n "$$missing" ]; then apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; fi
 
 .PHONY: demo
-demo: deps ## build, bundle and install a cluster on a host without a route out (UPSTREAM=internet for the true upstreams, auto for those that answer)
-	@testgrid/demo/demo.sh expect
+demo: deps ## build, bundle and install a cluster on a host without a route out (UPSTREAM=internet for the true upstreams, auto for those that answer; FULL=1 for the whole catalogue)
+	@FULL=$(FULL) testgrid/demo/demo.sh expect
 	go build -o bin/ $(DEMO_PROGRAMS)
-	UPSTREAM=$(UPSTREAM) testgrid/demo/demo.sh up
+	UPSTREAM=$(UPSTREAM) FULL=$(FULL) testgrid/demo/demo.sh up
 
 .PHONY: demo-clean
 demo-clean: ## remove all that the demo made

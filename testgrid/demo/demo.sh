@@ -6,11 +6,14 @@
 #                      the internet if all of its servers answer, else the lab
 #     demo.sh clean
 #
+# With FULL=1 it installs the whole catalogue and follows the page of each add-on; see full.sh.
+#
 # It runs the commands that a user runs, and shows each of them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 upstream=${UPSTREAM:-lab}
+full=${FULL:+yes}
 work=demo
 host=demo
 
@@ -23,6 +26,8 @@ for name in containerd kubernetes flannel local-path-provisioner metrics-server;
 operator=$(current operator)
 module_add_ons=("addons/operator/$operator" testgrid/demo/greeter/0.1.0)
 kubectl=(kubectl --kubeconfig /etc/kubernetes/admin.conf)
+
+[ -z "$full" ] || . testgrid/demo/full.sh
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 
@@ -40,6 +45,10 @@ on_host_shown() {
 
 # expect: the times of a bare machine; the lab prints what is left of its own.
 expect() {
+    if [ -n "$full" ]; then
+        expect_full
+        return
+    fi
     cat <<-'EOF'
 	Sealift's programs are compiled first, then the lab makes what the world offers, then a host becomes a cluster.
 	On two processors with empty caches this takes about 14 minutes: 3 + 10 + 1. Later runs take two minutes.
@@ -65,13 +74,20 @@ choose_upstream() {
 preflight_program=()
 [ -x bin/sealift-preflight ] || preflight_program=(--sealift-preflight none)
 
+# lab_add_ons: what the lab makes beside Kubernetes; none means what the tests install.
+lab_add_ons=()
+if [ -n "$full" ]; then
+    for name in "${more[@]}"; do add_ons+=("addons/$name/$(newest "$name")"); done
+    for folder in "${add_ons[@]}"; do [[ $folder == addons/kubernetes/* ]] || lab_add_ons+=(--add-on "${folder#addons/}"); done
+fi
+
 mirror=''
 trap '[ -z "$mirror" ] || kill "$mirror" 2>/dev/null || true' EXIT
 
 # serve_upstream: the outside world, on loopback, until this script ends.
 serve_upstream() {
     rm -f "$work/sealift.yaml"
-    bin/sealift-testgrid lab serve --kubernetes "$kubernetes" --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
+    bin/sealift-testgrid lab serve "${lab_add_ons[@]}" --kubernetes "$kubernetes" --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
     mirror=$!
     for _ in $(seq 600); do
         [ ! -s "$work/sealift.yaml" ] || return 0
@@ -96,7 +112,7 @@ build() {
     local options=(--out "$work/packages" --target debian-12)
     if [ "$upstream" = lab ]; then
         say "the lab: what the world offers, made from Go modules and Debian packages (once per machine)"
-        bin/sealift-testgrid lab build --kubernetes "$kubernetes" >"$work/lab.txt"
+        bin/sealift-testgrid lab build "${lab_add_ons[@]}" --kubernetes "$kubernetes" >"$work/lab.txt"
         serve_upstream
         options+=(--config "$work/sealift.yaml")
         say "the image of the operator, made without a container engine"
@@ -112,6 +128,9 @@ build() {
     say "one bundle, onto a USB disk"
     cp testgrid/demo/installer.yaml "$work/installer.yaml"
     [ "$upstream" != lab ] || printf '  greeter:\n    version: 0.1.0\n' >>"$work/installer.yaml"
+    if [ -n "$full" ]; then
+        for name in "${more[@]}"; do installer_of "$name"; done >>"$work/installer.yaml"
+    fi
     [ -x bin/sealift-preflight ] || echo "(without sealift-preflight, so that the add-ons' own checks of the host do not run; 'make build' makes it)"
     show bin/sealift bundle -f "$work/installer.yaml" --store "$work/packages" --out "$work/usb/cluster.tar.gz" "${preflight_program[@]}"
     tar xzf "$work/usb/cluster.tar.gz" -C "$work/usb" --occurrence=1 install.sh
@@ -131,7 +150,7 @@ boot() {
 install() {
     say "the install"
     printf '%s# cd /media/usb && cat install.sh | bash -s airgap\n' "$host"
-    on_host bash -c 'cd /media/usb && cat install.sh | bash -s airgap'
+    on_host bash -c 'cd /media/usb && cat install.sh | bash -s airgap' | tee "$work/install.log"
 }
 
 # greets waits for the words of the module's Deployment.
@@ -190,6 +209,10 @@ up)
     boot
     install
     prove
+    if [ -n "$full" ]; then
+        prove_pages
+        table_of_add_ons
+    fi
     say "done in $((SECONDS - begin)) s"
     echo "enter the host:  bin/sealift-testgrid lab enter $host"
     echo "remove it all:   make demo-clean"
