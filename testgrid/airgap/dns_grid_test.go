@@ -3,6 +3,7 @@
 package airgap_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,8 +13,8 @@ import (
 )
 
 const (
-	// dnsClient is a pod that asks for a name of the cluster every 200 ms, with a second for the answer, and writes each failure.
-	dnsClient = kubectl + `run asks --image docker.io/library/busybox:1.35.0 --restart Never -- sh -c 'while :; do timeout 1 nslookup kubernetes.default.svc.cluster.local >/dev/null 2>&1 || echo failed $(date +%T); echo asked; sleep 0.2; done'`
+	// dnsClient is a pod of a node that asks for a name of the cluster every 200 ms, with a second for the answer, and writes each failure.
+	dnsClient = kubectl + `run asks --image docker.io/library/busybox:1.35.0 --restart Never --overrides '{"spec":{"nodeName":"%s"}}' -- sh -c 'while :; do timeout 1 nslookup kubernetes.default.svc.cluster.local >/dev/null 2>&1 || echo failed at $(date); echo asked; sleep 0.2; done'`
 
 	nodeCaches = "--namespace kube-system daemonset/node-local-dns "
 	coreDNS    = "--namespace kube-system deployment/coredns "
@@ -35,7 +36,7 @@ func TestDNSAnswersWithoutCoreDNS(t *testing.T) {
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait nodes --all --for condition=Ready --timeout 180s && " + kubectl + "rollout status --timeout 180s " + nodeCaches)
-	first.must(dnsClient + " && " + kubectl + "wait pod/asks --for condition=Ready --timeout 120s")
+	first.must(fmt.Sprintf(dnsClient, first.Name()) + " && " + kubectl + "wait pod/asks --for condition=Ready --timeout 120s")
 	first.within(60, kubectl+"logs asks | grep asked")
 
 	t.Logf("CoreDNS was replaced: %s", first.unanswered(func() {
