@@ -35,7 +35,6 @@ func TestARMWorkerJoinsAndIsUpgraded(t *testing.T) {
 	r, next := forBoth(t, append(parts, newest.Before())...), forBoth(t, append(parts, newest)...)
 	first := node{lab.Host(t, host.Spec{USB: []string{r.usb, next.usb}}), t}
 	worker := node{lab.Host(t, host.Spec{OS: host.DebianARM, Memory: 2 << 30, Machine: new(host.MachineSpec)}), t}
-	first.must(unpackSealift)
 	first.must(install)
 	t.Log(worker.must(first.joinCommand("")))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=900s")
