@@ -68,6 +68,7 @@ func forBoth(t *testing.T, chosen ...releases.Release) delivery {
 		place(t, filepath.Join(r.dir(), "installer.yaml"), []byte(spec))
 		t.Log(r.run(t, "bundle", "-f", filepath.Join(r.dir(), "installer.yaml"), "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--cache", r.cache,
 			"--platform", strings.Join(platforms, ","), "--sealift", filepath.Join(r.dir(), "sealift-node")+","+arm, "--sealift-preflight", "none"))
+		shell(t, r.usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
 	})
 }
 
