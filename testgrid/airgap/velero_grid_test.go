@@ -48,8 +48,8 @@ func TestVeleroRestoresVolumeOnOtherNode(t *testing.T) {
 	}
 	first.must(kubectl + "create namespace kept && " + kubectl + "cordon " + first.Name() + " && " + kubectl + "apply -f - <<'END'\n" + kept + "END")
 	first.must(kubectl + "--namespace kept wait pod/kept --for condition=Ready --timeout 180s && " + in(worker))
-	first.must(kubectl + "--namespace kept exec kept -- sh -c 'head -c 4194304 /dev/urandom >/data/file; chown 1234:5678 /data/file; chmod 0640 /data/file'")
-	state := kubectl + "--namespace kept exec kept -- sh -c 'sha256sum /data/file; stat -c %u:%g:%a /data/file'"
+	first.must(kubectl + "--namespace kept exec kept --container kept -- sh -c 'head -c 4194304 /dev/urandom >/data/file; chown 1234:5678 /data/file; chmod 0640 /data/file'")
+	state := kubectl + "--namespace kept exec kept --container kept -- sh -c 'sha256sum /data/file; stat -c %u:%g:%a /data/file'"
 	before := first.must(state)
 
 	first.must(velero + "backup create kept --include-namespaces kept --wait | grep 'status: Completed'")
