@@ -92,7 +92,7 @@ type Evidence struct {
 
 // Collect makes the evidence of a bundle or a package.
 func Collect(ctx context.Context, from *bundle.Archive, o Options) (*Evidence, error) {
-	listed, err := inventory.Read(ctx, from)
+	listed, err := inventory.Read(ctx, from, inventory.Options{})
 	if err != nil {
 		return nil, err
 	}

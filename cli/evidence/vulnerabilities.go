@@ -169,7 +169,7 @@ func (a commands) match(ctx context.Context, database *vulnerability.Database, e
 		return nil, "", err
 	}
 	defer opened.Close()
-	listed, err := inventory.Read(ctx, opened)
+	listed, err := inventory.Read(ctx, opened, inventory.Options{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -262,13 +262,7 @@ func printFinding(t plaintext.Table, f vulnerability.Finding) {
 		t.Printf("  %s\n", f.Summary)
 	}
 	for _, p := range f.Places {
-		where := strings.TrimSpace(p.Image + " " + p.File)
-		if p.Inside != "" {
-			where += " " + p.Inside
-		}
-		if p.Layer != "" {
-			where += " of layer " + p.Layer
-		}
+		where := p.String()
 		if p.Exception != nil {
 			where += " (" + p.Exception.Status + ": " + p.Exception.Reason + ")"
 		}
