@@ -44,6 +44,7 @@ func (a commands) evidenceCommand() *cobra.Command {
 
   NAME.spdx.json          bill of materials, SPDX 2.3
   NAME.cdx.json           the same in CycloneDX 1.6, with --cyclonedx
+  NAME.licenses.tar.gz    the texts of licenses and notices, each once, and licenses.json: which component has which
   NAME.evidence.json      the digest of the bundle's index, and those of the documents
   NAME.evidence.json.sig  the signature of that statement
 
@@ -137,6 +138,7 @@ func Write(ctx context.Context, a *app.App, opened *bundle.Archive, r Request) (
 	if err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
+	defer made.Close()
 	written, err := made.Write(r.Prefix)
 	for _, file := range written {
 		fmt.Fprintf(r.Notes, "wrote %s\n", file)
@@ -161,6 +163,7 @@ func (a commands) verify(opened *bundle.Archive, name string, o evidenceOptions)
 
 func printStatement(out io.Writer, s *evidence.Statement) error {
 	fmt.Fprintf(out, "index %s\n%s known, %d unknown\n", s.Index, app.Counted(s.Known, "image"), s.Unknown)
+	fmt.Fprintf(out, "%s with a license, %d unknown, %s of licenses and notices\n", app.Counted(s.Licenses.Known, "component"), s.Licenses.Unknown, app.Counted(s.Licenses.Texts, "text"))
 	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
 	for _, i := range s.Images {
 		t.Printf("  %s\t%s\t%s\t%s\t%s\t%s\n", i.Ref, i.Platform, i.System, app.Counted(i.Packages, "package"), app.Counted(i.Programs, "Go program"), unknown(i.Unknown))
