@@ -3,9 +3,7 @@ package builder
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/sealift/sealift/builder/config"
@@ -35,15 +33,7 @@ func (b *Builder) LicenseChanges(ctx context.Context, before, now string) ([]man
 	if err != nil {
 		return nil, err
 	}
-	changes := []manifest.Change{}
-	names := slices.Concat(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(current)))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if old[name] != current[name] {
-			changes = append(changes, manifest.Change{What: "license " + name, Was: old[name], Now: current[name]})
-		}
-	}
-	return changes, nil
+	return manifest.Changes("license ", old, current), nil
 }
 
 // checkLicenses refuses a package, packed but not in its place, whose content has forbidden licenses.
