@@ -172,17 +172,23 @@ func (v *Vulnerabilities) exceptions() (*vulnerability.Exceptions, error) {
 
 // match looks for vulnerabilities in a bundle, and returns the digest of its index, too.
 func (a commands) match(ctx context.Context, database *vulnerability.Database, exceptions *vulnerability.Exceptions, name, base string) (*vulnerability.Report, string, error) {
+	listed, digest, err := a.list(ctx, name, base)
+	if err != nil {
+		return nil, "", err
+	}
+	report, err := database.Match(ctx, listed, exceptions)
+	return report, digest, err
+}
+
+// list reads what is in a bundle, and returns the digest of its index, too.
+func (a commands) list(ctx context.Context, name, base string) (*inventory.Inventory, string, error) {
 	opened, err := a.open(ctx, name, base)
 	if err != nil {
 		return nil, "", err
 	}
 	defer opened.Close()
 	listed, err := inventory.Read(ctx, opened, inventory.Options{})
-	if err != nil {
-		return nil, "", err
-	}
-	report, err := database.Match(ctx, listed, exceptions)
-	return report, "sha256:" + opened.Digest, err
+	return listed, "sha256:" + opened.Digest, err
 }
 
 // judge returns an error if a finding is at least as severe as the policy allows.
