@@ -16,6 +16,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sealift/sealift/builder/comparison"
 	"github.com/sealift/sealift/builder/inventory"
 	"github.com/sealift/sealift/builder/licensing"
 	"github.com/sealift/sealift/builder/sbom"
@@ -33,6 +34,9 @@ const (
 	SPDXName      = "spdx.json"
 	CycloneDXName = "cdx.json"
 	LicensesName  = "licenses.tar.gz"
+	// The difference to an earlier bundle, and a page of it.
+	DifferenceName     = "difference.json"
+	DifferencePageName = "difference.html"
 )
 
 // MaxSize is the largest file of evidence, in bytes. A document has about a kilobyte for each component.
@@ -57,7 +61,7 @@ type Statement struct {
 	UnknownFiles []UnknownFile `json:"unknownFiles,omitempty"`
 }
 
-// Document is a bill of materials, or the archive with the texts of licenses.
+// Document is a bill of materials, the archive with the texts of licenses, or the difference to an earlier bundle.
 type Document struct {
 	Name   string `json:"name"` // the end of its file's name, such as spdx.json
 	SHA256 string `json:"sha256"`
@@ -92,6 +96,9 @@ type UnknownFile struct {
 type Options struct {
 	// CycloneDX adds the bill of materials in that format.
 	CycloneDX bool
+	// Since is an earlier bundle, unless it is nil. The difference to it is added. Public leaves out secrets of Installers.
+	Since  *bundle.Archive
+	Public func(settings map[string]any) map[string]any
 	// Key signs the statement, if it is not nil.
 	Key *signature.Key
 }
@@ -160,6 +167,9 @@ func Collect(ctx context.Context, from *bundle.Archive, o Options) (_ *Evidence,
 		}
 		e.add(CycloneDXName, cyclone)
 	}
+	if err := e.addDifference(ctx, from, o); err != nil {
+		return nil, err
+	}
 	sum := sha256.New()
 	if err := e.WriteLicenses(sum); err != nil {
 		return nil, err
@@ -174,20 +184,51 @@ func (e *Evidence) add(name string, data []byte) {
 	e.Statement.Documents = append(e.Statement.Documents, Document{name, hex.EncodeToString(sum[:])})
 }
 
-// finish encodes and signs the statement.
-func (e *Evidence) finish(key *signature.Key) error {
+// addDifference adds what changed since an earlier bundle, if there is one.
+func (e *Evidence) addDifference(ctx context.Context, from *bundle.Archive, o Options) error {
+	if o.Since == nil {
+		return nil
+	}
+	d, err := comparison.Between(ctx, o.Since, from, comparison.Options{Public: o.Public})
+	if err != nil {
+		return err
+	}
+	document, err := encode(d)
+	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := d.WritePage(&page); err != nil {
+		return err
+	}
+	e.add(DifferenceName, document)
+	e.add(DifferencePageName, page.Bytes())
+	return nil
+}
+
+// encode writes JSON for people, too.
+func encode(document any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(e.Statement); err != nil {
-		return fmt.Errorf("encode the statement: %w", err)
+	if err := encoder.Encode(document); err != nil {
+		return nil, fmt.Errorf("encode the evidence: %w", err)
 	}
-	e.Files[StatementName] = out.Bytes()
+	return out.Bytes(), nil
+}
+
+// finish encodes and signs the statement.
+func (e *Evidence) finish(key *signature.Key) error {
+	out, err := encode(e.Statement)
+	if err != nil {
+		return err
+	}
+	e.Files[StatementName] = out
 	if key == nil {
 		return nil
 	}
-	sig, err := key.Sign(out.Bytes())
+	sig, err := key.Sign(out)
 	e.Files[SignatureName] = sig
 	return err
 }
@@ -244,7 +285,7 @@ func Verify(digest string, keys []signature.PublicKey, read func(name string) ([
 		return nil, fmt.Errorf("the evidence is for the bundle with the index %s, not for sha256:%s", s.Index, digest)
 	}
 	for _, d := range s.Documents {
-		if !slices.Contains([]string{SPDXName, CycloneDXName, LicensesName}, d.Name) {
+		if !slices.Contains(documents(), d.Name) {
 			return nil, fmt.Errorf("the statement names a document %q, which is not known", d.Name)
 		}
 		data, err := read(d.Name)

@@ -11,10 +11,13 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// names lists all files of evidence. A statement comes after what it names.
-func names() []string {
-	return []string{SPDXName, CycloneDXName, LicensesName, StatementName, SignatureName}
+// documents lists the files that a statement may name.
+func documents() []string {
+	return []string{SPDXName, CycloneDXName, LicensesName, DifferenceName, DifferencePageName}
 }
+
+// names lists all files of evidence. A statement comes after what it names.
+func names() []string { return append(documents(), StatementName, SignatureName) }
 
 // Prefix returns what the names of files with evidence begin with, for the path of a bundle.
 func Prefix(bundle string) string {
