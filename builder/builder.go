@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/keyless"
 	"github.com/sealift/sealift/builder/kind"
+	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/bundle/signature"
@@ -85,12 +86,12 @@ type Builder struct {
 	kinds     *kind.Set
 	charts    helm.Renderer
 	policy    cosign.Policy
-	forbidden []string // licenses
+	licenses  license.Policy
 }
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts, policy: o.Config.Signatures, forbidden: o.Config.ForbiddenLicenses}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts, policy: o.Config.Signatures, licenses: o.Config.Licenses}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -136,7 +137,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	b.kinds = kind.NewSet(kind.Options{
 		Cache: c, Fetcher: fetcher, Vouched: o.Vouched, Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
 		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, CAs: o.CAs, Charts: o.Charts, Log: b.log,
-		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive, Signatures: o.Config.Signatures, Keyless: identities, ForbiddenLicenses: o.Config.ForbiddenLicenses,
+		WithoutReferrers: o.WithoutReferrers || b.format == DockerArchive, Signatures: o.Config.Signatures, Keyless: identities,
 	})
 	return b, errors.Join(errs...)
 }
@@ -234,6 +235,9 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package, inpu
 	options := bundle.WriteOptions{Spool: spool, Jobs: b.jobs, Key: b.key, Sum: sum}
 	if _, err := bundle.WritePackage(ctx, f.File, p, options); err != nil {
 		return 0, "", b.explain(err, p)
+	}
+	if err := b.checkLicenses(ctx, f.File); err != nil {
+		return 0, "", err
 	}
 	digest = hex.EncodeToString(sum.Sum(nil))
 	info, err := f.Stat()

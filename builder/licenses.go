@@ -2,10 +2,15 @@ package builder
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"fmt"
+	"os"
+	"time"
 
+	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/inventory"
 	"github.com/sealift/sealift/builder/kind"
+	"github.com/sealift/sealift/builder/licensing"
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -28,15 +33,31 @@ func (b *Builder) LicenseChanges(ctx context.Context, before, now string) ([]man
 	if err != nil {
 		return nil, err
 	}
-	changes := []manifest.Change{}
-	names := slices.Concat(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(current)))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if old[name] != current[name] {
-			changes = append(changes, manifest.Change{What: "license " + name, Was: old[name], Now: current[name]})
-		}
+	return manifest.Changes("license ", old, current), nil
+}
+
+// checkLicenses refuses a package, packed but not in its place, whose content has forbidden licenses.
+func (b *Builder) checkLicenses(ctx context.Context, f *os.File) error {
+	if len(b.licenses.Forbidden) == 0 {
+		return nil
 	}
-	return changes, nil
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	packed, err := bundle.NewArchive(f, info.Size())
+	if err != nil {
+		return err
+	}
+	listed, err := inventory.Read(ctx, packed, inventory.Options{})
+	if err != nil {
+		return fmt.Errorf("list its content for licenses.forbidden: %w", err)
+	}
+	report, err := licensing.Of(packed, listed)
+	if err != nil {
+		return err
+	}
+	return report.Check(b.licenses, config.FileName, time.Now())
 }
 
 func (b *Builder) resolveDir(ctx context.Context, dir string) (kind.Resolution, error) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/builder/kind"
+	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -27,8 +28,8 @@ type input struct {
 	ImageFormat ImageFormat
 	Signer      string // fingerprint of the key, or empty
 	Own         []ownFile
-	Signatures  string   `json:",omitempty"` // digest of the policy: another one is checked, too
-	Licenses    []string `json:",omitempty"` // that are forbidden: with others, the packages are looked at again
+	Signatures  string         `json:",omitempty"` // digest of the policy: another one is checked, too
+	Licenses    license.Policy // that holds today: with another one, the content is looked at again
 	Resolution  kind.Resolution
 }
 
@@ -40,7 +41,7 @@ type ownFile struct {
 
 // input returns the digest of all that the bytes of a package follow from.
 func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string, error) {
-	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Licenses: b.forbidden, Resolution: r}
+	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Licenses: b.licenses.Current(time.Now()), Resolution: r}
 	var err error
 	if in.Signatures, err = b.policy.Digest(); err != nil {
 		return "", err

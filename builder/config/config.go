@@ -26,8 +26,13 @@
 //	signatures:                               # that images must have; see cosign.Policy
 //	  ghcr.io/example:
 //	    keys: [example.pub]
-//	licenses:
-//	  forbidden: [AGPL-3.0-only]              # of host packages; SPDX identifiers, as in bills of materials
+//	licenses:                                 # of what packages carry; see license.Policy
+//	  forbidden: [AGPL-3.0-only]
+//	  exceptions:
+//	  - license: AGPL-3.0-only
+//	    image: ghcr.io/example
+//	    reason: they are ours
+//	    until: 2027-03-31
 package config
 
 import (
@@ -66,8 +71,8 @@ type Config struct {
 	DefaultTargets []string
 	// Signatures says whose signatures images must have.
 	Signatures cosign.Policy
-	// ForbiddenLicenses are SPDX identifiers of licenses that no host package may have.
-	ForbiddenLicenses []string
+	// Licenses says which licenses packages may not carry.
+	Licenses license.Policy
 }
 
 // Default returns the configuration without a file: no mirrors, and the built-in targets. Only Debian's are built by
@@ -133,7 +138,7 @@ func Parse(name string, r io.Reader) (Config, error) {
 			c.Signatures = cosign.ReadPolicy(&p.Reader, n)
 		}
 		if n := fields["licenses"]; n != nil {
-			c.ForbiddenLicenses = p.licenses(n)
+			c.Licenses = p.licenses(n)
 		}
 	}
 	if err := p.Err(); err != nil {
@@ -193,23 +198,6 @@ func (p *parser) targets(n *yaml.Node, targets []hostpkg.Target) []hostpkg.Targe
 	}
 	slices.SortFunc(targets, func(a, b hostpkg.Target) int { return strings.Compare(a.Name, b.Name) })
 	return targets
-}
-
-func (p *parser) licenses(n *yaml.Node) []string {
-	if !p.IsMapping(n, "licenses") {
-		return nil
-	}
-	forbidden := p.Fields(n, "licenses", "forbidden")["forbidden"]
-	if forbidden == nil {
-		return nil
-	}
-	list := p.texts(forbidden, "forbidden")
-	for i, id := range list {
-		if !license.IsIdentifier(id) {
-			p.Errorf(p.Pos(forbidden.Content[i]), diag.DidYouMean(id, license.Identifiers(), "known: ")+", or LicenseRef-…", "no host package has the license %q: bills of materials have SPDX identifiers", id)
-		}
-	}
-	return list
 }
 
 func (p *parser) defaultTargets(n *yaml.Node, c Config) []string {

@@ -112,7 +112,11 @@ func TestMistakesNameTheirPosition(t *testing.T) {
 		want []string // beginnings of the findings, in order
 	}{
 		"an unknown section":         {"mirors: {}\n", []string{`sealift.yaml:1:1: error: unknown key "mirors" in the configuration (did you mean "mirrors"?)`}},
-		"a license of no package":    {"licenses: {forbidden: [MIT, AGPL-3.0]}\n", []string{`sealift.yaml:1:29: error: no host package has the license "AGPL-3.0"`}},
+		"a license of no package":    {"licenses: {forbidden: [MIT, AGPL-3.0]}\n", []string{`sealift.yaml:1:29: error: nothing has the license "AGPL-3.0": bills of materials have SPDX identifiers (did you mean "AGPL-`}},
+		"an unknown license":         {"licenses: {forbidden: [whatever]}\n", []string{`sealift.yaml:1:24: error: nothing has the license "whatever": bills of materials have SPDX identifiers (SPDX lists them on`}},
+		"an exception without end":   {"licenses: {exceptions: [{license: MIT, image: a.b, reason: x}]}\n", []string{"sealift.yaml:1:25: error: an exception needs license, reason and until"}},
+		"an exception for all":       {"licenses: {exceptions: [{license: MIT, reason: x, until: 2027-01-31}]}\n", []string{"sealift.yaml:1:25: error: an exception needs an image or a package"}},
+		"a day that is none":         {"licenses: {exceptions: [{license: MIT, package: x, reason: x, until: 2027-02-30}]}\n", []string{`sealift.yaml:1:70: error: until is "2027-02-30" (write the last day`}},
 		"a short name of an image":   {"signatures: {busybox: {unsigned: true}}\n", []string{`sealift.yaml:1:14: error: signatures: "busybox" is not the beginning of a repository's name`}},
 		"a key given twice":          {"mirrors: {}\nmirrors: {}\n", []string{"sealift.yaml:2:1: error:"}},
 		"a bad rule beside another":  {"mirrors:\n  https://a/: b\n  quay.io/: c\n", []string{"sealift.yaml:2:3: error: mirror \"https://a/\"", "sealift.yaml:3:3: error: mirror \"quay.io/\""}},
@@ -181,7 +185,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("targets:\n  a: [b]\nmirrors: {a: {b: c}}\n")
 	f.Add("mirrors: null\ntargets: ~\n")
 	f.Add("? [a]\n: b\n")
-	f.Add("signatures: {a.b: {keys: ['-----BEGIN', x.pub], identities: [{issuer: a}], trustedRoot: '{', attestations: [b], unsigned: true}, '*': []}\nlicenses: {forbidden: [MIT]}\n")
+	f.Add("signatures: {a.b: {keys: ['-----BEGIN', x.pub], identities: [{issuer: a}], trustedRoot: '{', attestations: [b], unsigned: true}, '*': []}\nlicenses: {forbidden: [MIT], exceptions: [{license: MIT, image: a, reason: b, until: 2027-01-31}]}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := config.Parse("sealift.yaml", strings.NewReader(text))
 		if err != nil {

@@ -12,9 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path"
+	"slices"
 
+	"github.com/sealift/sealift/builder/comparison"
 	"github.com/sealift/sealift/builder/inventory"
+	"github.com/sealift/sealift/builder/licensing"
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
@@ -29,6 +33,10 @@ const (
 	SignatureName = StatementName + ".sig"
 	SPDXName      = "spdx.json"
 	CycloneDXName = "cdx.json"
+	LicensesName  = "licenses.tar.gz"
+	// The difference to an earlier bundle, and a page of it.
+	DifferenceName     = "difference.json"
+	DifferencePageName = "difference.html"
 )
 
 // MaxSize is the largest file of evidence, in bytes. A document has about a kilobyte for each component.
@@ -47,14 +55,23 @@ type Statement struct {
 	Known   int     `json:"known"`
 	Unknown int     `json:"unknown"`
 	Images  []Image `json:"images"`
+	// Licenses counts components by what they state.
+	Licenses Licenses `json:"licenses"`
 	// UnknownFiles are files outside of images whose content may be missing in the documents.
 	UnknownFiles []UnknownFile `json:"unknownFiles,omitempty"`
 }
 
-// Document is a bill of materials.
+// Document is a bill of materials, the archive with the texts of licenses, or the difference to an earlier bundle.
 type Document struct {
 	Name   string `json:"name"` // the end of its file's name, such as spdx.json
 	SHA256 string `json:"sha256"`
+}
+
+// Licenses counts the components that state a license, those that do not, and the texts of licenses and notices.
+type Licenses struct {
+	Known   int `json:"known"`
+	Unknown int `json:"unknown"`
+	Texts   int `json:"texts"`
 }
 
 // Image says what is known about an image.
@@ -79,6 +96,9 @@ type UnknownFile struct {
 type Options struct {
 	// CycloneDX adds the bill of materials in that format.
 	CycloneDX bool
+	// Since is an earlier bundle, unless it is nil. The difference to it is added. Public leaves out secrets of Installers.
+	Since  *bundle.Archive
+	Public func(settings map[string]any) map[string]any
 	// Key signs the statement, if it is not nil.
 	Key *signature.Key
 }
@@ -86,14 +106,35 @@ type Options struct {
 // Evidence is a statement and the files that belong to it.
 type Evidence struct {
 	Statement Statement
-	// Files maps the ends of names to contents, the statement and its signature included.
+	// Files maps the ends of names to contents, the statement and its signature included. The archive of licenses is not among them.
 	Files map[string][]byte
+
+	texts    *licensing.Texts
+	licenses *licensing.Report
 }
 
-// Collect makes the evidence of a bundle or a package.
-func Collect(ctx context.Context, from *bundle.Archive, o Options) (*Evidence, error) {
-	listed, err := inventory.Read(ctx, from)
+// Close frees what the archive of licenses is written from.
+func (e *Evidence) Close() error { return e.texts.Close() }
+
+// WriteLicenses writes the archive with the texts of licenses and the list of components: each text once. It needs the memory of the list.
+func (e *Evidence) WriteLicenses(w io.Writer) error { return e.texts.WriteArchive(w, e.licenses) }
+
+// Collect makes the evidence of a bundle or a package. Close it.
+func Collect(ctx context.Context, from *bundle.Archive, o Options) (_ *Evidence, err error) {
+	e := &Evidence{Files: make(map[string][]byte)}
+	if e.texts, err = licensing.NewTexts(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.Close())
+		}
+	}()
+	listed, err := inventory.Read(ctx, from, inventory.Options{Keep: e.texts.Keep})
 	if err != nil {
+		return nil, err
+	}
+	if e.licenses, err = licensing.Of(from, listed); err != nil {
 		return nil, err
 	}
 	whole := sbom.Whole{Digest: from.Digest, Packages: from.Index.Packages, Inventory: listed}
@@ -111,7 +152,9 @@ func Collect(ctx context.Context, from *bundle.Archive, o Options) (*Evidence, e
 	if err != nil {
 		return nil, err
 	}
-	e := &Evidence{Statement: state(from.Digest, listed), Files: make(map[string][]byte)}
+	e.Statement = state(from.Digest, listed)
+	e.Statement.Licenses.Known, e.Statement.Licenses.Unknown = e.licenses.Count()
+	e.Statement.Licenses.Texts = len(e.licenses.Texts)
 	spdx, err := materials.SPDX()
 	if err != nil {
 		return nil, err
@@ -124,6 +167,14 @@ func Collect(ctx context.Context, from *bundle.Archive, o Options) (*Evidence, e
 		}
 		e.add(CycloneDXName, cyclone)
 	}
+	if err := e.addDifference(ctx, from, o); err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	if err := e.WriteLicenses(sum); err != nil {
+		return nil, err
+	}
+	e.Statement.Documents = append(e.Statement.Documents, Document{LicensesName, hex.EncodeToString(sum.Sum(nil))})
 	return e, e.finish(o.Key)
 }
 
@@ -133,20 +184,51 @@ func (e *Evidence) add(name string, data []byte) {
 	e.Statement.Documents = append(e.Statement.Documents, Document{name, hex.EncodeToString(sum[:])})
 }
 
-// finish encodes and signs the statement.
-func (e *Evidence) finish(key *signature.Key) error {
+// addDifference adds what changed since an earlier bundle, if there is one.
+func (e *Evidence) addDifference(ctx context.Context, from *bundle.Archive, o Options) error {
+	if o.Since == nil {
+		return nil
+	}
+	d, err := comparison.Between(ctx, o.Since, from, comparison.Options{Public: o.Public})
+	if err != nil {
+		return err
+	}
+	document, err := encode(d)
+	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := d.WritePage(&page); err != nil {
+		return err
+	}
+	e.add(DifferenceName, document)
+	e.add(DifferencePageName, page.Bytes())
+	return nil
+}
+
+// encode writes JSON for people, too.
+func encode(document any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(e.Statement); err != nil {
-		return fmt.Errorf("encode the statement: %w", err)
+	if err := encoder.Encode(document); err != nil {
+		return nil, fmt.Errorf("encode the evidence: %w", err)
 	}
-	e.Files[StatementName] = out.Bytes()
+	return out.Bytes(), nil
+}
+
+// finish encodes and signs the statement.
+func (e *Evidence) finish(key *signature.Key) error {
+	out, err := encode(e.Statement)
+	if err != nil {
+		return err
+	}
+	e.Files[StatementName] = out
 	if key == nil {
 		return nil
 	}
-	sig, err := key.Sign(out.Bytes())
+	sig, err := key.Sign(out)
 	e.Files[SignatureName] = sig
 	return err
 }
@@ -203,7 +285,7 @@ func Verify(digest string, keys []signature.PublicKey, read func(name string) ([
 		return nil, fmt.Errorf("the evidence is for the bundle with the index %s, not for sha256:%s", s.Index, digest)
 	}
 	for _, d := range s.Documents {
-		if d.Name != SPDXName && d.Name != CycloneDXName {
+		if !slices.Contains(documents(), d.Name) {
 			return nil, fmt.Errorf("the statement names a document %q, which is not known", d.Name)
 		}
 		data, err := read(d.Name)

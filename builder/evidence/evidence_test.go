@@ -46,6 +46,12 @@ func collect(t testing.TB, a *bundle.Archive, key *signature.Key) *evidence.Evid
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = e.Close() })
+	var texts bytes.Buffer
+	if err := e.WriteLicenses(&texts); err != nil {
+		t.Fatal(err)
+	}
+	e.Files[evidence.LicensesName] = texts.Bytes()
 	return e
 }
 
@@ -137,7 +143,7 @@ func TestEvidenceIsBoundToBundleAndKey(t *testing.T) {
 	_, other := fixture.SigningKey(t)
 	files := collect(t, a, key).Files
 	s, err := evidence.Verify(a.Digest, []signature.PublicKey{other, public}, from(files))
-	if err != nil || s.Known != 1 || s.Unknown != 1 || len(s.Documents) != 2 {
+	if err != nil || s.Known != 1 || s.Unknown != 1 || len(s.Documents) != 3 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	if _, err := evidence.Verify(strings.Repeat("0", 64), []signature.PublicKey{public}, from(files)); err == nil || !strings.Contains(err.Error(), "is for the bundle") {

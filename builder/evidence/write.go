@@ -11,8 +11,13 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
+// documents lists the files that a statement may name.
+func documents() []string {
+	return []string{SPDXName, CycloneDXName, LicensesName, DifferenceName, DifferencePageName}
+}
+
 // names lists all files of evidence. A statement comes after what it names.
-func names() []string { return []string{SPDXName, CycloneDXName, StatementName, SignatureName} }
+func names() []string { return append(documents(), StatementName, SignatureName) }
 
 // Prefix returns what the names of files with evidence begin with, for the path of a bundle.
 func Prefix(bundle string) string {
@@ -28,6 +33,13 @@ func (e *Evidence) Write(prefix string) ([]string, error) {
 	var written []string
 	for _, name := range names() {
 		target := file(prefix, name)
+		if name == LicensesName {
+			if err := atomicfile.Fill(target, 0o644, func(w *os.File) error { return e.WriteLicenses(w) }); err != nil {
+				return nil, fmt.Errorf("write evidence: %w", err)
+			}
+			written = append(written, target)
+			continue
+		}
 		data, ok := e.Files[name]
 		if !ok {
 			if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {

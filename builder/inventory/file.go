@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/debfile"
 	"github.com/sealift/sealift/builder/hostpkg/repodata"
 	"github.com/sealift/sealift/builder/inventory/osdb"
+	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -44,6 +45,8 @@ func (s *scanner) file(e bundle.Entry) (*File, error) {
 		err = s.open(e.Path, func(r io.Reader) error { return s.deb(f, r, e.Size) })
 	case strings.HasSuffix(e.Path, ".rpm") && bytes.HasPrefix(start, []byte{0xed, 0xab, 0xee, 0xdb}):
 		err = s.open(e.Path, func(r io.Reader) error { return s.rpmFile(f, r) })
+	case license.IsText(path.Base(e.Path)):
+		err = s.open(e.Path, func(r io.Reader) error { return s.textFile(f, r, e) })
 	case bytes.HasPrefix(start, []byte(elfMagic)):
 		err = s.open(e.Path, func(r io.Reader) error { return s.elf(f, r, e.Size) })
 	case bytes.HasPrefix(start, []byte("\x1f\x8b")), bytes.HasPrefix(start, []byte("\x28\xb5\x2f\xfd")), strings.HasSuffix(e.Path, ".tar"):
@@ -52,7 +55,7 @@ func (s *scanner) file(e bundle.Entry) (*File, error) {
 	if hostile, ok := errors.AsType[*unreadable](err); ok {
 		f.Unknown, err = append(f.Unknown, hostile.Error()), nil
 	}
-	if err != nil || (f.Package == nil && len(f.Programs) == 0 && len(f.Unknown) == 0) {
+	if err != nil || (f.Package == nil && len(f.Programs) == 0 && len(f.Unknown) == 0 && len(f.Texts) == 0) {
 		return nil, err
 	}
 	if f.Package != nil {
@@ -95,7 +98,9 @@ func (s *scanner) archive(f *File, r io.Reader) error {
 }
 
 func (f *File) addTree(t *tree) {
+	f.Texts = t.texts()
 	t.walk(func(name string, read *found) { f.add(name, read) })
+	addModules(f.Programs, f.Texts)
 	slices.Sort(f.Unknown)
 	slices.SortFunc(f.Programs, func(a, b Program) int { return cmp.Compare(a.Path, b.Path) })
 }
@@ -133,7 +138,7 @@ func (s *scanner) deb(f *File, r io.Reader, size int64) error {
 		return err
 	}
 	if f.Package != nil {
-		if doc := t.lookup("usr/share/doc/" + f.Package.Name + "/copyright"); doc != nil {
+		if doc := t.copyright(f.Package.Name); doc != nil {
 			f.Package.Licenses = doc.licenses
 		}
 	}

@@ -93,6 +93,13 @@ func (i *opened) read() error {
 	for _, l := range m.Layers {
 		i.Layers = append(i.Layers, l.Digest.String())
 	}
+	if err != nil {
+		return err
+	}
+	said, err := i.layout.Licenses(m)
+	if said != "" && len(said) <= maxStatement {
+		i.Licenses = []string{said}
+	}
 	return err
 }
 
@@ -169,18 +176,24 @@ func (i *opened) list(t *tree) {
 		}
 	}
 	foreign := 0
+	i.Texts = t.texts()
+	byFolder := folders(i.Texts)
 	t.walk(func(name string, f *found) {
 		if f.unread != "" {
 			i.unknown("%s: %s", name, f.unread)
 		}
 		for _, c := range f.packages {
 			c.System = i.System
-			if c.Kind == component.Deb {
-				if doc := t.lookup("usr/share/doc/" + c.Name + "/copyright"); doc != nil {
-					c.Licenses = doc.licenses
+			p := Package{Component: c, Path: name, Layer: f.layer}
+			switch doc := t.copyright(c.Name); {
+			case c.Kind == component.Deb && doc != nil:
+				p.Licenses, p.Texts = doc.licenses, []string{doc.text.SHA256}
+			case c.Kind != component.Deb:
+				for _, text := range byFolder["/usr/share/licenses/"+c.Name] {
+					p.Texts = append(p.Texts, text.SHA256)
 				}
 			}
-			i.Packages = append(i.Packages, Package{Component: c, Path: name, Layer: f.layer})
+			i.Packages = append(i.Packages, p)
 		}
 		if f.program != nil {
 			p := *f.program
@@ -197,6 +210,7 @@ func (i *opened) list(t *tree) {
 	if len(i.Packages) == 0 && len(i.Programs) == 0 {
 		i.unknown(neither)
 	}
+	addModules(i.Programs, i.Texts)
 	slices.Sort(i.Unknown)
 	slices.SortFunc(i.Packages, func(a, b Package) int {
 		return cmp.Or(component.Compare(a.Component, b.Component), cmp.Compare(a.Path, b.Path))

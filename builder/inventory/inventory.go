@@ -39,6 +39,10 @@ type Image struct {
 	Layers   []string  `json:"layers,omitempty"`
 	Packages []Package `json:"packages,omitempty"`
 	Programs []Program `json:"programs,omitempty"`
+	// Licenses is what the image itself says, by the label org.opencontainers.image.licenses.
+	Licenses []string `json:"licenses,omitempty"`
+	// Texts are the files with licenses and notices.
+	Texts []Text `json:"texts,omitempty"`
 	// Unknown says why content of the image may be missing here. It is empty if all of it is listed.
 	Unknown []string `json:"unknown,omitempty"`
 }
@@ -48,6 +52,8 @@ type Package struct {
 	component.Component
 	Path  string `json:"path"`  // of the database that lists it
 	Layer string `json:"layer"` // digest of the layer with that database
+	// Texts are the digests of the texts that belong to it.
+	Texts []string `json:"texts,omitempty"`
 }
 
 // Program is a Go program.
@@ -67,15 +73,35 @@ type File struct {
 	// Package is set for a package of an operating system.
 	Package  *component.Component `json:"package,omitempty"`
 	Programs []Program            `json:"programs,omitempty"`
+	Texts    []Text               `json:"texts,omitempty"`
 	// Unknown says why content may be missing here.
 	Unknown []string `json:"unknown,omitempty"`
+}
+
+// Text is a file with the text of a license or a notice.
+type Text struct {
+	Path   string `json:"path"`            // in its image, archive or package
+	Layer  string `json:"layer,omitempty"` // digest of the layer with it
+	SHA256 string `json:"sha256"`          // of the file, in hex
+	Size   int64  `json:"size"`            // bytes
+	// Module is set if the folder of the file is named after a Go module that is linked into a program beside it.
+	Module string `json:"module,omitempty"`
+	// Licenses are the names of the licenses whose words it has. A copyright file of Debian has none here: its package has them.
+	Licenses []string `json:"licenses,omitempty"`
+}
+
+// Options says what to do beside listing.
+type Options struct {
+	// Keep gets the content of each text that is found, also of those that a higher layer hides. It may be called from several goroutines,
+	// and for the same content again. nil keeps none.
+	Keep func(sha256 string, text []byte) error
 }
 
 // workers is how many images or files are read at once. Each may need the memory of a decompressor and of one database.
 const workers = 2
 
 // Read lists the software in a bundle or a package.
-func Read(ctx context.Context, from *bundle.Archive) (*Inventory, error) {
+func Read(ctx context.Context, from *bundle.Archive, o Options) (*Inventory, error) {
 	if err := from.CheckBase(); err != nil {
 		return nil, err
 	}
@@ -89,7 +115,7 @@ func Read(ctx context.Context, from *bundle.Archive) (*Inventory, error) {
 	group.SetLimit(workers)
 	run := func(do func(s *scanner) error) {
 		group.Go(func() error {
-			s := &scanner{ctx: ctx, from: from}
+			s := &scanner{ctx: ctx, from: from, keep: o.Keep}
 			return errors.Join(do(s), s.spool.Close())
 		})
 	}

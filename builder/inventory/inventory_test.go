@@ -5,10 +5,12 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sealift/sealift/builder/inventory"
@@ -25,7 +27,7 @@ func read(t testing.TB, name string) *inventory.Inventory {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	got, err := inventory.Read(t.Context(), a)
+	got, err := inventory.Read(t.Context(), a, inventory.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,5 +224,66 @@ func TestDamagedBundleIsNotListed(t *testing.T) {
 	got := read(t, fixture.ImagePackage(t, map[string][][]byte{"a:1": {layer}}, nil, bundle.WriteOptions{}))
 	if len(got.Images[0].Unknown) == 0 {
 		t.Error("not unknown")
+	}
+}
+
+// TestTextsOfLicensesAreListed has texts that belong to packages, to modules and to nothing, and one that a higher layer hides.
+func TestTextsOfLicensesAreListed(t *testing.T) {
+	apache, err := os.ReadFile("../../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := string(fixture.GoProgram("go1.26.1", "path example.org/tool", "dep github.com/a/b v1.0.0 h1:a", "dep github.com/c/d v1.0.0 h1:a"))
+	name := fixture.ImagePackage(t, map[string][][]byte{"example.org/app:1": {
+		fixture.Layer(t, [2]string{"var/lib/dpkg/status", status}, [2]string{"usr/share/doc/libssl3", "-> openssl"}, [2]string{"usr/share/doc/openssl/copyright", copyright}, [2]string{"COPYING", "hidden"}),
+		fixture.Layer(t, [2]string{"usr/bin/tool", program}, [2]string{"licenses/github.com/a/b/LICENSE", string(apache)}, [2]string{"app/NOTICE", "by us"}, [2]string{".wh.COPYING"}, [2]string{"LICENSE", "\x00\x01"}),
+	}}, map[string][]byte{"LICENSE": apache}, bundle.WriteOptions{})
+	a, err := bundle.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	var mu sync.Mutex
+	kept := make(map[string]string)
+	got, err := inventory.Read(t.Context(), a, inventory.Options{Keep: func(sum string, text []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		kept[sum] = string(text)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, text := range got.Images[0].Texts {
+		lines = append(lines, fmt.Sprintf("%s %v %q %d", text.Path, text.Licenses, text.Module, len(kept[text.SHA256])))
+	}
+	want := fmt.Sprintf("/app/NOTICE [] \"\" 5\n/licenses/github.com/a/b/LICENSE [Apache-2.0] \"github.com/a/b\" %d\n/usr/share/doc/openssl/copyright [] \"\" %d", len(apache), len(copyright))
+	if strings.Join(lines, "\n") != want {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), want)
+	}
+	if texts := got.Images[0].Packages[0].Texts; len(texts) != 1 || kept[texts[0]] != copyright {
+		t.Errorf("the package has the texts %v", texts)
+	}
+	for _, m := range got.Images[0].Programs[0].Modules {
+		if (m.Name == "github.com/a/b") != (len(m.Licenses) == 1) {
+			t.Errorf("%s has the licenses %v", m.Name, m.Licenses)
+		}
+	}
+	if len(got.Files) != 1 || len(got.Files[0].Texts) != 1 || got.Files[0].Texts[0].Licenses[0] != "Apache-2.0" {
+		t.Errorf("the files are %+v", got.Files)
+	}
+	full := errors.New("full")
+	if _, err := inventory.Read(t.Context(), a, inventory.Options{Keep: func(string, []byte) error { return full }}); !errors.Is(err, full) {
+		t.Errorf("a text that cannot be kept: %v", err)
+	}
+}
+
+func TestLabelOfImageIsItsLicense(t *testing.T) {
+	layer := fixture.Layer(t, [2]string{"a", "b"})
+	sum := fmt.Sprintf("%x", sha256.Sum256(layer))
+	got := read(t, handmade(t, []byte(`{"config": {"Labels": {"org.opencontainers.image.licenses": "MIT OR Apache-2.0"}}}`), sum, bundle.BytesFile(sum, 0o644, layer))).Images[0]
+	if len(got.Licenses) != 1 || got.Licenses[0] != "MIT OR Apache-2.0" {
+		t.Errorf("got %v", got.Licenses)
 	}
 }

@@ -22,7 +22,7 @@ import (
 const (
 	maxUnpacked = 32 << 30 // bytes
 	maxEntries  = 2_000_000
-	maxText     = 1 << 20   // bytes of a copyright file or an os-release
+	maxText     = 1 << 20   // bytes of an os-release
 	maxDatabase = 512 << 20 // bytes of a package database
 	maxWindow   = 32 << 20  // bytes of memory for zstd; 8 MiB are customary
 )
@@ -39,6 +39,7 @@ type found struct {
 	system   string                // an os-release names it
 	packages []component.Component // a package database lists them
 	licenses []string              // a copyright file names them
+	text     *Text                 // a file with a license or a notice; its path and layer are set when it is listed
 	program  *Program              // a Go program
 	foreign  bool                  // a program or library that is not of Go
 	unread   string                // why it is not known what the file contains
@@ -55,6 +56,12 @@ func (f *found) size() int {
 	}
 	for _, name := range f.licenses {
 		size += len(name)
+	}
+	if f.text != nil {
+		size += 200
+		for _, name := range f.text.Licenses {
+			size += len(name)
+		}
 	}
 	if f.program != nil {
 		for _, m := range f.program.Modules {
@@ -82,6 +89,7 @@ func (u *unreadable) Unwrap() error { return u.err }
 type scanner struct {
 	ctx   context.Context
 	from  *bundle.Archive
+	keep  func(sha256 string, text []byte) error // or nil
 	spool spool
 }
 
@@ -125,7 +133,7 @@ func (s *scanner) openWith(open func() (io.ReadCloser, error), read func(io.Read
 	if src.err != nil {
 		return src.err
 	}
-	if _, ok := errors.AsType[*spoolError](err); ok {
+	if isA[*spoolError](err) || isA[*keepError](err) {
 		return err
 	}
 	if err != nil {
@@ -294,9 +302,8 @@ func (s *scanner) regular(in io.Reader, h *tar.Header, name string) (*found, err
 		return database(osdb.Apk(in))
 	case dir == "var/lib/rpm/" || dir == "usr/lib/sysimage/rpm/":
 		return s.rpm(in, h, base)
-	case base == "copyright" && strings.HasPrefix(name, "usr/share/doc/"):
-		text, err := io.ReadAll(io.LimitReader(in, maxText))
-		return &found{licenses: license.Copyright(string(text))}, err
+	case license.IsText(name):
+		return s.text(in, h, name)
 	}
 	return s.program(in, h.Size)
 }

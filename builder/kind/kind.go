@@ -136,8 +136,6 @@ type Options struct {
 	WithoutReferrers bool
 	Signatures       cosign.Policy  // that carried images must meet
 	Keyless          cosign.Keyless // verifies identities of Signatures
-	// ForbiddenLicenses are those that no host package may have.
-	ForbiddenLicenses []string
 }
 
 // Set is all kinds of directive. It may be used from several goroutines.

@@ -2,7 +2,6 @@ package kind
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -32,25 +31,7 @@ func (p *hostPackagePart) materials(ctx context.Context, described bundle.Packag
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	var refused []error
-	for _, one := range s.HostPackages {
-		refused = append(refused, p.kind.refuse(one))
-	}
-	return errors.Join(refused...)
-}
-
-// refuse returns an error for a host package with a forbidden license.
-func (k *hostPackageKind) refuse(p sbom.HostPackage) error {
-	expression, _ := license.Expression(p.Licenses)
-	found := license.Forbidden(expression, k.options.ForbiddenLicenses)
-	if len(found) == 0 {
-		return nil
-	}
-	return fmt.Errorf("host package %s %s of %s has the license %s; licenses.forbidden of the configuration has %s; leave the package out of the Manifest, or the license out of the list",
-		p.Name, p.Version, p.Target, expression, strings.Join(found, ", "))
+	return group.Wait()
 }
 
 // licenses reads the licenses of a host package, once for each content. An unreadable package has none: the build continues

@@ -4,21 +4,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/internal/diag"
 )
 
-// Identifiers lists the SPDX identifiers that Expression writes, in order. Beside them, it writes those that begin with LicenseRef-.
-func Identifiers() []string {
-	ids := slices.Collect(maps.Values(known()))
-	slices.Sort(ids)
-	return append(slices.Compact(ids), NoAssertion)
+// Nearest returns the identifier that somebody may have meant by a name, or "".
+func Nearest(name string) string {
+	if id := identifier(name); id != "" {
+		return id
+	}
+	return diag.Nearest(name, slices.Sorted(maps.Values(known())))
 }
 
-// IsIdentifier reports whether Expression can write an identifier.
+// IsIdentifier reports whether Expression can write an identifier, or a license with an exception, such as GPL-2.0-only WITH
+// Classpath-exception-2.0.
 func IsIdentifier(id string) bool {
-	return strings.HasPrefix(id, refPrefix) || slices.Contains(Identifiers(), id)
+	return strings.HasPrefix(id, refPrefix) || id == NoAssertion || id != "" && identifier(id) == id
 }
 
-// Forbidden returns the forbidden identifiers in an expression that no choice avoids: who may choose between licenses chooses another one.
+// Forbidden returns the forbidden identifiers in an expression that no choice avoids: who may choose between licenses chooses another one. A
+// forbidden license is found with an exception, too.
 func Forbidden(expression string, forbidden []string) []string {
 	c := &choice{words: strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ").Replace(expression)), forbidden: forbidden}
 	return c.either()
@@ -72,8 +77,33 @@ func (c *choice) one() []string {
 	}
 	id := c.words[0]
 	c.words = c.words[1:]
-	if slices.Contains(c.forbidden, id) {
-		return []string{id}
+	whole := id
+	if len(c.words) > 1 && c.next(strings.TrimSpace(with)) {
+		whole += with + c.words[0]
+		c.words = c.words[1:]
+	}
+	for _, name := range []string{id, whole} {
+		if slices.Contains(c.forbidden, name) {
+			return []string{name}
+		}
 	}
 	return nil
+}
+
+// IDs lists the licenses in an expression that Expression wrote, each with its exception and once, in order.
+func IDs(expression string) []string {
+	words := strings.Fields(strings.NewReplacer("(", " ", ")", " ").Replace(expression))
+	var ids []string
+	for at := 0; at < len(words); at++ {
+		switch word := words[at]; {
+		case word == "AND" || word == "OR":
+		case word == strings.TrimSpace(with) && at+1 < len(words) && len(ids) > 0:
+			at++
+			ids[len(ids)-1] += with + words[at]
+		default:
+			ids = append(ids, word)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

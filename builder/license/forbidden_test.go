@@ -8,7 +8,7 @@ import (
 )
 
 func TestForbiddenLicensesThatNoChoiceAvoidsAreFound(t *testing.T) {
-	forbidden := []string{"AGPL-3.0-only", "GPL-3.0-only", "LicenseRef-Odd", license.NoAssertion}
+	forbidden := []string{"AGPL-3.0-only", "GPL-3.0-only", "LicenseRef-Odd", license.NoAssertion, "GPL-2.0-only WITH Classpath-exception-2.0"}
 	for expression, want := range map[string][]string{
 		"MIT":                                              nil,
 		"AGPL-3.0-only":                                    {"AGPL-3.0-only"},
@@ -23,6 +23,9 @@ func TestForbiddenLicensesThatNoChoiceAvoidsAreFound(t *testing.T) {
 		"LicenseRef-Odd AND GPL-3.0-only AND GPL-3.0-only": {"LicenseRef-Odd", "GPL-3.0-only"},
 		"NOASSERTION":                                      {"NOASSERTION"},
 		"":                                                 nil,
+		"GPL-3.0-only WITH GCC-exception-3.1":              {"GPL-3.0-only"},
+		"ISC OR GPL-2.0-only WITH Classpath-exception-2.0": nil,
+		"GPL-2.0-only WITH Classpath-exception-2.0":        {"GPL-2.0-only WITH Classpath-exception-2.0"},
 	} {
 		if got := license.Forbidden(expression, forbidden); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", expression, got, want)
@@ -31,7 +34,7 @@ func TestForbiddenLicensesThatNoChoiceAvoidsAreFound(t *testing.T) {
 }
 
 func TestIdentifiersAreThoseOfExpressions(t *testing.T) {
-	for id, want := range map[string]bool{"MIT": true, "AGPL-3.0-or-later": true, "LicenseRef-x": true, "NOASSERTION": true, "AGPL-3": false, "Expat": false} {
+	for id, want := range map[string]bool{"MIT": true, "AGPL-3.0-or-later": true, "LicenseRef-x": true, "NOASSERTION": true, "AGPL-3": false, "Expat": false, "GPL-2.0-only WITH Classpath-exception-2.0": true, "": false} {
 		if license.IsIdentifier(id) != want {
 			t.Errorf("%s: got %v", id, !want)
 		}

@@ -1,6 +1,8 @@
 // Package license reads the license statements of operating system packages: from the header of an rpm, and from the
-// machine-readable copyright file of a Debian package (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/). It
-// converts them to SPDX license expressions. It repeats a package's statement and does not judge it.
+// machine-readable copyright file of a Debian package (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/). It knows the
+// texts of licenses by their words. It converts what it reads to SPDX license expressions, and holds these against a policy.
+//
+// It repeats what is stated, and never guesses: what it cannot read is unknown.
 package license
 
 import (

@@ -40,6 +40,12 @@ func TestExpression(t *testing.T) {
 		"a name with a blank":               {"ASL 2.0", "Apache-2.0", ""},
 		"names that SPDX does not have":     {"public-domain and BSD", "LicenseRef-public-domain AND LicenseRef-BSD", "LicenseRef-BSD=BSD LicenseRef-public-domain=public-domain"},
 		"an exception is a license":         {"GPL-2+ with OpenSSL exception", "LicenseRef-GPL-2--with-OpenSSL-exception-a0de130f", "LicenseRef-GPL-2--with-OpenSSL-exception-a0de130f=GPL-2+ with OpenSSL exception"},
+		"one that SPDX has is not":          {"GPL-2.0-only WITH Classpath-exception-2.0|GPL-3+ with GCC exception", "GPL-2.0-only WITH Classpath-exception-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1", ""},
+		"capitals do not matter":            {"apache-2.0 AND mit", "Apache-2.0 AND MIT", ""},
+		"names with blanks in expressions":  {"ASL 2.0 and (BSD with advertising or LGPLv2+)", "Apache-2.0 AND (BSD-4-Clause OR LGPL-2.0-or-later)", ""},
+		"an unknown part of an expression":  {"GPLv2+ and LGPLv2+ with exceptions", "GPL-2.0-or-later AND LicenseRef-LGPLv2--with-exceptions-17ab3b43", "LicenseRef-LGPLv2--with-exceptions-17ab3b43=LGPLv2+ with exceptions"},
+		"a reference stays one":             {"LicenseRef-Fedora-Public-Domain", "LicenseRef-Fedora-Public-Domain", "LicenseRef-Fedora-Public-Domain=LicenseRef-Fedora-Public-Domain"},
+		"that there is none is not known":   {"NONE|unknown|NOASSERTION", "NOASSERTION", ""},
 		"so is what cannot be taken apart":  {"GPL-2+ or Artistic, and BSD", "LicenseRef-GPL-2--or-Artistic--and-BSD-6e7ab2ab", "LicenseRef-GPL-2--or-Artistic--and-BSD-6e7ab2ab=GPL-2+ or Artistic, and BSD"},
 		"parentheses that do not match":     {"(MIT", "LicenseRef--MIT-81cb5ffc", "LicenseRef--MIT-81cb5ffc=(MIT"},
 		"two names that look alike as refs": {"x+y|x-y", "LicenseRef-x-y-cb4c3af7 AND LicenseRef-x-y", "LicenseRef-x-y-cb4c3af7=x+y LicenseRef-x-y=x-y"},
@@ -97,7 +103,7 @@ func TestDebLicenseIsRead(t *testing.T) {
 }
 
 // identifiers is the grammar of an expression as far as it is used here.
-var identifiers = regexp.MustCompile(`^\(*[A-Za-z0-9.+-]+\)*( (AND|OR) \(*[A-Za-z0-9.+-]+\)*)*$`)
+var identifiers = regexp.MustCompile(`^\(*[A-Za-z0-9.+-]+\)*( (AND|OR|WITH) \(*[A-Za-z0-9.+-]+\)*)*$`)
 
 func FuzzExpression(f *testing.F) {
 	for _, s := range []string{"GPL-2+ or Artistic", "((a) and b) or c", "GPL-2+, MIT", "a with b", "))((", "Ω"} {

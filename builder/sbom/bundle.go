@@ -118,6 +118,9 @@ func (w *writer) content(root common.ElementID, i inventory.Image) {
 		comment = fmt.Sprintf("Content unknown: %s. Listed: %d packages, %d Go programs.", strings.Join(i.Unknown, "; "), len(i.Packages), len(i.Programs))
 	}
 	w.packages[owner].PackageComment = comment
+	declared, refs := license.Expression(i.Licenses)
+	maps.Copy(w.licenses, refs)
+	w.packages[owner].PackageLicenseDeclared = declared
 	for _, p := range i.Packages {
 		w.relateAt(owner, w.component(p.Component), "listed in "+p.Path+" of layer "+p.Layer)
 	}
@@ -136,11 +139,11 @@ func (w *writer) relateAt(from, to common.ElementID, where string) {
 
 // component adds an operating system package or a module.
 func (w *writer) component(c component.Component) common.ElementID {
-	if c.Kind == component.Go {
-		return w.module(Module{c.Name, c.Version})
-	}
 	declared, refs := license.Expression(c.Licenses)
 	maps.Copy(w.licenses, refs)
+	if c.Kind == component.Go {
+		return w.licensedModule(c, declared)
+	}
 	added := &v2_3.Package{
 		PackageName: c.Name, PackageVersion: c.Version, PackageSPDXIdentifier: id("Package", c.URL()+" "+declared),
 		PackageLicenseDeclared: declared, PackageExternalReferences: purl(c.URL()), PrimaryPackagePurpose: "INSTALL",
@@ -149,6 +152,20 @@ func (w *writer) component(c component.Component) common.ElementID {
 		added.PackageSourceInfo = "built from " + strings.TrimSpace(c.Source+" "+c.SourceVersion)
 	}
 	return w.add(added)
+}
+
+// licensedModule adds a module. Only some of the images with it may have the text of its license: what one of them states holds for all.
+func (w *writer) licensedModule(c component.Component, declared string) common.ElementID {
+	before := ""
+	if known := w.packages[moduleID(Module{c.Name, c.Version})]; known != nil {
+		before = known.PackageLicenseDeclared
+	}
+	added := w.module(Module{c.Name, c.Version})
+	if declared == noAssertion && before != "" {
+		declared = before
+	}
+	w.packages[added].PackageLicenseDeclared = declared
+	return added
 }
 
 // program adds a Go program of an owner, with its modules.
@@ -174,6 +191,9 @@ func (w *writer) files(root common.ElementID, files []inventory.File) {
 		}
 	}
 	for _, f := range files {
+		if f.Package == nil && len(f.Programs) == 0 && len(f.Unknown) == 0 {
+			continue // it has texts of licenses alone
+		}
 		owners := byDigest[f.SHA256]
 		if len(owners) == 0 {
 			owner := w.add(&v2_3.Package{

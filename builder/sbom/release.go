@@ -39,9 +39,11 @@ func Release(version string, programs []Program) ([]byte, error) {
 	return w.document("sealift-" + version)
 }
 
+func moduleID(m Module) common.ElementID { return id("Module", m.Path+"@"+m.Version) }
+
 func (w *writer) module(m Module) common.ElementID {
 	return w.add(&v2_3.Package{
-		PackageName: m.Path, PackageVersion: m.Version, PackageSPDXIdentifier: id("Module", m.Path+"@"+m.Version),
+		PackageName: m.Path, PackageVersion: m.Version, PackageSPDXIdentifier: moduleID(m),
 		PackageExternalReferences: purl(component.Module(m.Path, m.Version).URL()), PrimaryPackagePurpose: "LIBRARY",
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
@@ -86,7 +87,7 @@ func (p Policy) Digest() (string, error) {
 // For returns the rule for a repository, such as registry.k8s.io/pause.
 func (p Policy) For(repository string) (Rule, bool) {
 	for _, r := range p.rules {
-		if r.Prefix == Others || repository == r.Prefix || strings.HasPrefix(repository, r.Prefix+"/") {
+		if r.Prefix == Others || ocilayout.Below(repository, r.Prefix) {
 			return r, true
 		}
 	}

@@ -2,6 +2,7 @@ package ocilayout
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type Manifest struct {
 	Config   ocispec.Descriptor
 	Layers   []ocispec.Descriptor
 	Subject  *ocispec.Descriptor // what the manifest is attached to, or nil
+	Notes    map[string]string   // the annotations of the document itself
 }
 
 // document has the fields of an index and of a manifest.
@@ -42,6 +44,8 @@ type document struct {
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
 	Subject   *ocispec.Descriptor  `json:"subject"`
+	// Annotations say something about the image, such as its licenses.
+	Annotations map[string]string `json:"annotations"`
 }
 
 // Read reads a document and all below it. A manifest that the archive lacks is fs.ErrNotExist, but only counted if an index names it.
@@ -76,7 +80,7 @@ func (w *walk) read(d ocispec.Descriptor, depth int) (Manifest, error) {
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", d.Digest, err)
 	}
-	m.Subject = doc.Subject
+	m.Subject, m.Notes = doc.Subject, doc.Annotations
 	if doc.Config != nil {
 		m.Config, m.Layers = *doc.Config, doc.Layers
 	}
@@ -168,19 +172,22 @@ func (m Manifest) Blobs() (blobs []ocispec.Descriptor) {
 	return blobs
 }
 
+// Licenses returns what an image says about its licenses: the label org.opencontainers.image.licenses of its configuration, or the annotation
+// of that name. It returns "" if it says nothing, and if the archive lacks the configuration.
+func (l *Layout) Licenses(m Manifest) (string, error) {
+	image, err := l.config(m)
+	if err != nil || image == nil {
+		return "", err
+	}
+	return cmp.Or(image.Config.Labels[ocispec.AnnotationLicenses], m.Notes[ocispec.AnnotationLicenses]), nil
+}
+
 // DiffIDs returns the digests of the unpacked layers of an image, one for each. It returns nil for an index, for something else
 // than an image, such as an attestation, and if the archive lacks the configuration.
 func (l *Layout) DiffIDs(m Manifest) ([]digest.Digest, error) {
-	if m.Index || len(m.Layers) == 0 || !isConfig(m.Config.MediaType) || !l.has(l.Blob(m.Config.Digest)) {
-		return nil, nil
-	}
-	data, err := l.Document(m.Config.Digest)
-	if err != nil {
+	image, err := l.config(m)
+	if err != nil || image == nil {
 		return nil, err
-	}
-	var image ocispec.Image
-	if err := json.Unmarshal(data, &image); err != nil {
-		return nil, fmt.Errorf("%w: configuration %s: %w", ErrDocument, m.Config.Digest, err)
 	}
 	ids := image.RootFS.DiffIDs
 	if len(ids) != len(m.Layers) {
@@ -193,6 +200,23 @@ func (l *Layout) DiffIDs(m Manifest) ([]digest.Digest, error) {
 		return nil, fmt.Errorf("%w: configuration %s: %w", ErrDocument, m.Config.Digest, err)
 	}
 	return ids, nil
+}
+
+// config reads the configuration of an image. It returns nil for an index, for something else than an image, and if the archive lacks the
+// configuration.
+func (l *Layout) config(m Manifest) (*ocispec.Image, error) {
+	if m.Index || len(m.Layers) == 0 || !isConfig(m.Config.MediaType) || !l.has(l.Blob(m.Config.Digest)) {
+		return nil, nil
+	}
+	data, err := l.Document(m.Config.Digest)
+	if err != nil {
+		return nil, err
+	}
+	image := new(ocispec.Image)
+	if err := json.Unmarshal(data, image); err != nil {
+		return nil, fmt.Errorf("%w: configuration %s: %w", ErrDocument, m.Config.Digest, err)
+	}
+	return image, nil
 }
 
 // Layer is a layer of an image.

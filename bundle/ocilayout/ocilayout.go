@@ -127,6 +127,11 @@ func Repository(ref string) string {
 	return repository
 }
 
+// Below reports whether a repository is the named one or below it: docker.io/library/busybox is below docker.io/library.
+func Below(repository, name string) bool {
+	return repository == name || strings.HasPrefix(repository, name+"/")
+}
+
 // Names are the annotations by which a layout names an image: skopeo reads one, containerd the other.
 func Names(ref string) map[string]string {
 	return map[string]string{ocispec.AnnotationRefName: ref, nameAnnotation: ref}

@@ -25,56 +25,42 @@ const kubernetes = "kubernetes"
 // Of lists the changes of an add-on's objects and options from one version to another. dir is the folder of the add-ons. Without an
 // earlier version ("") everything is new.
 func Of(ctx context.Context, dir, name, before, now string) (objects, options []manifest.Change, err error) {
-	var was, is facts
+	var was, is Facts
 	if before != "" {
-		if was, err = read(ctx, dir, name, before); err != nil {
+		if was, err = Read(ctx, dir, name, before); err != nil {
 			return nil, nil, err
 		}
 	}
-	if is, err = read(ctx, dir, name, now); err != nil {
+	if is, err = Read(ctx, dir, name, now); err != nil {
 		return nil, nil, err
 	}
-	return changes("object ", was.objects, is.objects), changes("option ", was.options, is.options), nil
+	return manifest.Changes("object ", was.Objects, is.Objects), manifest.Changes("option ", was.Options, is.Options), nil
 }
 
-// facts are descriptions by name.
-type facts struct{ objects, options map[string]string }
+// Facts are what clusters see of a version of an add-on: the APIs of its objects by kind and name, and its options with types and defaults.
+type Facts struct{ Objects, Options map[string]string }
 
-func read(ctx context.Context, dir, name, version string) (facts, error) {
+// Read reads the facts of a version of an add-on. dir is the folder of the add-ons.
+func Read(ctx context.Context, dir, name, version string) (Facts, error) {
 	objects, err := references.Objects(ctx, filepath.Join(dir, name, version))
 	if err != nil {
-		return facts{}, err
+		return Facts{}, err
 	}
-	f := facts{map[string]string{}, map[string]string{}}
+	f := Facts{map[string]string{}, map[string]string{}}
 	for _, o := range objects {
-		f.objects[o.Kind+" "+o.Name] = o.APIVersion
+		f.Objects[o.Kind+" "+o.Name] = o.APIVersion
 	}
 	meta, err := catalog.ReadDir(os.DirFS(dir), path.Join(name, version), name)
 	if err != nil {
-		return facts{}, err
+		return Facts{}, err
 	}
 	for key, option := range meta.Options {
-		f.options[key] = string(option.Type)
+		f.Options[key] = string(option.Type)
 		if option.Default != nil {
-			f.options[key] += fmt.Sprintf(", default %v", option.Default)
+			f.Options[key] += fmt.Sprintf(", default %v", option.Default)
 		}
 	}
 	return f, nil
-}
-
-func changes(what string, was, now map[string]string) []manifest.Change {
-	list := []manifest.Change{}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		if was[name] != now[name] {
-			list = append(list, manifest.Change{What: what + name, Was: was[name], Now: now[name]})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if _, kept := now[name]; !kept {
-			list = append(list, manifest.Change{What: what + name, Was: was[name]})
-		}
-	}
-	return list
 }
 
 // RemovedAPIs lists the objects whose API the newest Kubernetes of the catalogue does not serve: those of one version of an add-on, or

@@ -16,7 +16,7 @@ import (
 
 // inspectCommand is the inspect of nodes, and prints bills of materials and vulnerabilities, too.
 func (a commands) inspectCommand() *cobra.Command {
-	var materials, signatures bool
+	var materials, signatures, licenses bool
 	var settings string
 	var vulnerabilities evidence.Vulnerabilities
 	cmd := archive.Inspect(a.App)
@@ -30,12 +30,17 @@ severity, with the version that fixes them and all places. That reads the whole 
 that 'sealift vulndb pull' has made. Its age comes first. What cannot be judged is listed as unknown. OpenVEX documents
 except vulnerabilities, with their reason. --fail-on makes a policy of it: the exit code is 3 if a vulnerability is left.
 
+With --licenses, list the licenses of packages in image layers, host packages, images, add-ons and texts, those that are unknown first. If
+sealift.yaml has licenses, the exit code is 3 if something has a license that is forbidden and not excepted.
+
 With --signatures, list what upstream attached to each image, and which images are unsigned. If sealift.yaml has signatures,
 verify them as 'sealift build' does: the exit code is 3 if an image lacks the signature that is demanded.`
 	cmd.Example += `
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json
   sealift inspect cluster.tar.gz --vulnerabilities vulnerabilities.tar.gz --vex ours.vex.json --fail-on high
   sealift inspect new.tar.gz --vulnerabilities vulnerabilities.tar.gz --since old.tar.gz
+  sealift inspect cluster.tar.gz --licenses
+  sealift inspect cluster.tar.gz --licenses -o json | jq -r '.components[] | select(.license == "NOASSERTION").name'
   sealift inspect cluster.tar.gz --signatures
   sealift inspect cluster.tar.gz --signatures --config site/sealift.yaml -o json | jq '.images[] | select(.state != "verified")'`
 	show := cmd.RunE
@@ -45,10 +50,12 @@ verify them as 'sealift build' does: the exit code is 3 if an image lacks the si
 		}
 		format := cmd.Flag("output").Value.String()
 		switch {
-		case vulnerabilities.Base != "" && vulnerabilities.Database == "" && !signatures:
-			return app.UsageError("--base needs --vulnerabilities or --signatures; see 'sealift inspect --help'")
-		case settings != "" && !signatures:
-			return app.UsageError("--config needs --signatures; see 'sealift inspect --help'")
+		case vulnerabilities.Base != "" && vulnerabilities.Database == "" && !signatures && !licenses:
+			return app.UsageError("--base needs --vulnerabilities, --licenses or --signatures; see 'sealift inspect --help'")
+		case settings != "" && !signatures && !licenses:
+			return app.UsageError("--config needs --licenses or --signatures; see 'sealift inspect --help'")
+		case licenses:
+			return evidence.Licenses(cmd.Context(), a.App, args[0], vulnerabilities.Base, settings, format)
 		case signatures:
 			return evidence.Signatures(cmd.Context(), a.App, args[0], vulnerabilities.Base, settings, format)
 		case vulnerabilities.Database != "":
@@ -65,9 +72,10 @@ verify them as 'sealift build' does: the exit code is 3 if an image lacks the si
 	}
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
 	cmd.Flags().BoolVar(&signatures, "signatures", false, "list the signatures of images, and verify those that sealift.yaml demands")
-	cmd.Flags().StringVar(&settings, "config", "", "with --signatures: the file that demands them (default: sealift.yaml of the working directory)")
+	cmd.Flags().BoolVar(&licenses, "licenses", false, "list licenses, and hold them against sealift.yaml")
+	cmd.Flags().StringVar(&settings, "config", "", "with --signatures or --licenses: the file with the policy (default: sealift.yaml of the working directory)")
 	vulnerabilities.Flags(cmd)
-	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities", "signatures")
+	cmd.MarkFlagsMutuallyExclusive("entries", "sbom", "vulnerabilities", "licenses", "signatures")
 	return cmd
 }
 

@@ -31,6 +31,7 @@ type evidenceOptions struct {
 	cyclonedx bool
 	out       string
 	base      string
+	since     string
 	verify    []string
 	format    string
 }
@@ -44,6 +45,8 @@ func (a commands) evidenceCommand() *cobra.Command {
 
   NAME.spdx.json          bill of materials, SPDX 2.3
   NAME.cdx.json           the same in CycloneDX 1.6, with --cyclonedx
+  NAME.licenses.tar.gz    the texts of licenses and notices, each once, and licenses.json: which component has which
+  NAME.difference.json    what changed since the bundle of --since, as 'sealift diff' shows it, and NAME.difference.html, a page of it
   NAME.evidence.json      the digest of the bundle's index, and those of the documents
   NAME.evidence.json.sig  the signature of that statement
 
@@ -59,7 +62,8 @@ signed, and is unchanged; nothing is written.`,
   sealift evidence cluster.tar.gz --key site.key --cyclonedx
   sealift evidence cluster.tar.gz -o json | jq '.images[] | select(.unknown)'
   sealift evidence cluster.tar.gz --verify-with site.pub
-  sealift evidence update.tar.gz --base cluster.tar.gz`,
+  sealift evidence update.tar.gz --base cluster.tar.gz
+  sealift evidence new.tar.gz --since old.tar.gz`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.evidence(cmd.Context(), args[0], o) },
 	}
@@ -69,13 +73,15 @@ signed, and is unchanged; nothing is written.`,
 	flags.BoolVar(&o.cyclonedx, "cyclonedx", false, "also write the bill of materials in CycloneDX")
 	flags.StringVar(&o.out, "out", "", "what the names of the files begin with; the default is the bundle's path without .tar.gz")
 	flags.StringVar(&o.base, "base", "", "the earlier bundle whose files this one leaves out")
+	flags.StringVar(&o.since, "since", "", "an earlier bundle: also write what changed since then")
 	flags.StringArrayVar(&o.verify, "verify-with", nil, "check the evidence against this public key instead of writing it; may be repeated")
 	app.AddOutputFlag(cmd, &o.format)
-	for _, name := range []string{"key", "base"} {
+	for _, name := range []string{"key", "base", "since"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagFilename("verify-with", "pub")
 	cmd.MarkFlagsMutuallyExclusive("key", "unsigned", "verify-with")
+	cmd.MarkFlagsMutuallyExclusive("since", "verify-with")
 	return cmd
 }
 
@@ -109,7 +115,14 @@ func (a commands) evidence(ctx context.Context, name string, o evidenceOptions) 
 	if opened.Signed() && o.key == "" && !o.unsigned {
 		return app.UsageError("%s is signed, so its evidence is signed, too: name the private key with --key, or give --unsigned", name)
 	}
-	statement, err := Write(ctx, a.App, opened, Request{Prefix: o.out, Key: o.key, CycloneDX: o.cyclonedx, Notes: a.Notes(o.format)})
+	request := Request{Prefix: o.out, Key: o.key, CycloneDX: o.cyclonedx, Notes: a.Notes(o.format)}
+	if o.since != "" {
+		if request.Since, err = a.open(ctx, o.since, ""); err != nil {
+			return fmt.Errorf("--since: %w", err)
+		}
+		defer request.Since.Close()
+	}
+	statement, err := Write(ctx, a.App, opened, request)
 	if err != nil {
 		return err
 	}
@@ -121,7 +134,8 @@ type Request struct {
 	Prefix    string // of the names of files
 	Key       string // file with the private key, or ""
 	CycloneDX bool
-	Notes     io.Writer // gets a line for each file
+	Since     *bundle.Archive // an earlier bundle to compare with, or nil
+	Notes     io.Writer       // gets a line for each file
 }
 
 // Prefix returns what the names of files with evidence begin with, for the path of a bundle.
@@ -133,10 +147,11 @@ func Write(ctx context.Context, a *app.App, opened *bundle.Archive, r Request) (
 	if err != nil {
 		return nil, err
 	}
-	made, err := evidence.Collect(ctx, opened, evidence.Options{CycloneDX: r.CycloneDX, Key: key})
+	made, err := evidence.Collect(ctx, opened, evidence.Options{CycloneDX: r.CycloneDX, Since: r.Since, Public: publicSettings, Key: key})
 	if err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
+	defer made.Close()
 	written, err := made.Write(r.Prefix)
 	for _, file := range written {
 		fmt.Fprintf(r.Notes, "wrote %s\n", file)
@@ -161,6 +176,7 @@ func (a commands) verify(opened *bundle.Archive, name string, o evidenceOptions)
 
 func printStatement(out io.Writer, s *evidence.Statement) error {
 	fmt.Fprintf(out, "index %s\n%s known, %d unknown\n", s.Index, app.Counted(s.Known, "image"), s.Unknown)
+	fmt.Fprintf(out, "%s with a license, %d unknown, %s of licenses and notices\n", app.Counted(s.Licenses.Known, "component"), s.Licenses.Unknown, app.Counted(s.Licenses.Texts, "text"))
 	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
 	for _, i := range s.Images {
 		t.Printf("  %s\t%s\t%s\t%s\t%s\t%s\n", i.Ref, i.Platform, i.System, app.Counted(i.Packages, "package"), app.Counted(i.Programs, "Go program"), unknown(i.Unknown))

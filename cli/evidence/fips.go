@@ -89,7 +89,7 @@ func (a commands) bundleFIPS(ctx context.Context, name string) (fips.Report, err
 		return fips.Report{}, err
 	}
 	defer opened.Close()
-	found, err := inventory.Read(ctx, opened)
+	found, err := inventory.Read(ctx, opened, inventory.Options{})
 	if err != nil {
 		return fips.Report{}, err
 	}

@@ -40,14 +40,22 @@ func failLevels() map[string]vulnerability.Severity {
 
 // Flags adds the flags to a command.
 func (v *Vulnerabilities) Flags(cmd *cobra.Command) {
+	v.databaseFlags(cmd)
+	cmd.Flags().StringVar(&v.since, "since", "", "only vulnerabilities that this earlier bundle does not have")
+	cmd.Flags().StringVar(&v.Base, "base", "", "the earlier bundle whose files this one leaves out")
+	for _, name := range []string{"since", "base"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+}
+
+// databaseFlags adds the flags that are about the database, and what is made of its findings.
+func (v *Vulnerabilities) databaseFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&v.Database, "vulnerabilities", "", "look for known vulnerabilities in this database, made by 'sealift vulndb pull'")
 	flags.StringArrayVar(&v.keys, "vulnerabilities-key", nil, "public key that the database must be signed with; may be repeated")
 	flags.StringArrayVar(&v.vex, "vex", nil, "OpenVEX document with vulnerabilities that do not matter here; may be repeated")
 	flags.Var(app.NewChoice(&v.failOn, []string{"any", "low", "medium", "high", "critical"}), "fail-on", "exit with code 3 at a vulnerability of at least this severity, or of unknown severity")
-	flags.StringVar(&v.since, "since", "", "only vulnerabilities that this earlier bundle does not have")
-	flags.StringVar(&v.Base, "base", "", "the earlier bundle whose files this one leaves out")
-	for _, name := range []string{"vulnerabilities", "vex", "since", "base"} {
+	for _, name := range []string{"vulnerabilities", "vex"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagFilename("vulnerabilities-key", "pub")
@@ -61,7 +69,7 @@ func (v *Vulnerabilities) Check() error {
 	}
 	for flag, set := range map[string]bool{"vulnerabilities-key": len(v.keys) > 0, "vex": len(v.vex) > 0, "fail-on": v.failOn != "", "since": v.since != ""} {
 		if set {
-			return app.UsageError("--%s needs --vulnerabilities; see 'sealift inspect --help'", flag)
+			return app.UsageError("--%s needs --vulnerabilities, a database that 'sealift vulndb pull' has made", flag)
 		}
 	}
 	return nil
@@ -164,17 +172,23 @@ func (v *Vulnerabilities) exceptions() (*vulnerability.Exceptions, error) {
 
 // match looks for vulnerabilities in a bundle, and returns the digest of its index, too.
 func (a commands) match(ctx context.Context, database *vulnerability.Database, exceptions *vulnerability.Exceptions, name, base string) (*vulnerability.Report, string, error) {
+	listed, digest, err := a.list(ctx, name, base)
+	if err != nil {
+		return nil, "", err
+	}
+	report, err := database.Match(ctx, listed, exceptions)
+	return report, digest, err
+}
+
+// list reads what is in a bundle, and returns the digest of its index, too.
+func (a commands) list(ctx context.Context, name, base string) (*inventory.Inventory, string, error) {
 	opened, err := a.open(ctx, name, base)
 	if err != nil {
 		return nil, "", err
 	}
 	defer opened.Close()
-	listed, err := inventory.Read(ctx, opened)
-	if err != nil {
-		return nil, "", err
-	}
-	report, err := database.Match(ctx, listed, exceptions)
-	return report, "sha256:" + opened.Digest, err
+	listed, err := inventory.Read(ctx, opened, inventory.Options{})
+	return listed, "sha256:" + opened.Digest, err
 }
 
 // judge returns an error if a finding is at least as severe as the policy allows.
@@ -203,13 +217,18 @@ func (v *Vulnerabilities) judge(findings []vulnerability.Finding) error {
 	return app.WithCode(app.ExitRefused, fmt.Errorf("%d %s %s; update what has them, or except them with --vex", count, noun, severity))
 }
 
-func (r vulnerabilityReport) print(out io.Writer, now time.Time) error {
+// print says how old a database is, and what it has.
+func (r databaseReport) print(out io.Writer, now time.Time) {
 	total := 0
-	for _, s := range r.Database.Sources {
+	for _, s := range r.Sources {
 		total += s.Records
 	}
-	fmt.Fprintf(out, "database of %s, %s old: %d records, %s\n", r.Database.Date.Format(time.DateOnly),
-		app.Counted(int(now.Sub(r.Database.Date).Hours()/24), "day"), total, ecosystems(r.Database.Ecosystems))
+	fmt.Fprintf(out, "database of %s, %s old: %d records, %s\n", r.Date.Format(time.DateOnly),
+		app.Counted(int(now.Sub(r.Date).Hours()/24), "day"), total, ecosystems(r.Ecosystems))
+}
+
+func (r vulnerabilityReport) print(out io.Writer, now time.Time) error {
+	r.Database.print(out, now)
 	counts := make(map[vulnerability.Severity]int)
 	excepted := 0
 	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
@@ -262,13 +281,7 @@ func printFinding(t plaintext.Table, f vulnerability.Finding) {
 		t.Printf("  %s\n", f.Summary)
 	}
 	for _, p := range f.Places {
-		where := strings.TrimSpace(p.Image + " " + p.File)
-		if p.Inside != "" {
-			where += " " + p.Inside
-		}
-		if p.Layer != "" {
-			where += " of layer " + p.Layer
-		}
+		where := p.String()
 		if p.Exception != nil {
 			where += " (" + p.Exception.Status + ": " + p.Exception.Reason + ")"
 		}

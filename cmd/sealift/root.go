@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,13 +38,15 @@ Every flag can also be set with an environment variable: SEALIFT_OUT for --out, 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks or a policy.`,
 	}
 	nodes := node.CommandNames()
+	install := node.Commands(a, bundle.InPlace(a, nodes))
+	evidence.AddToStatus(a, install[slices.IndexFunc(install, func(cmd *cobra.Command) bool { return cmd.Name() == "status" })])
 	app.AddGroups(root,
 		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
 			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
-			build.Inspect(a), archive.Verify(a), build.Extract(a), evidence.Evidence(a), evidence.VulnDB(a), evidence.FIPS(a), build.Import(a), build.Publish(a),
+			build.Inspect(a), archive.Verify(a), build.Extract(a), evidence.Evidence(a), evidence.Diff(a), evidence.VulnDB(a), evidence.FIPS(a), build.Import(a), build.Publish(a),
 		}},
 		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), bundle.Bundle(a, nodes), bundle.Serve(a, nodes), push.Push(a)}},
-		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a, bundle.InPlace(a, nodes))},
+		app.Group{ID: "install", Title: "Install a node:", Commands: install},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{channel.Apply(a), channel.Channel(a), delegate.Operator(), delegate.Fleet()}},
 		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{delegate.Testgrid()}},
 		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand("sealift"), manual.Command()}},
