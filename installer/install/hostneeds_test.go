@@ -119,7 +119,7 @@ func TestHooksThatNeedNodesAreFound(t *testing.T) {
 		`app() { commandExists kubectl && kubectl get nodes; }`:                        "kubectl (install.sh:1)",
 		`app() { "$X" now; }`:                                                          "$X (install.sh:1)",
 		`app() { eval "$X"; }`:                                                         "eval (install.sh:1)",
-		`app() { /usr/bin/true; }`:                                                     "/usr/bin/true (install.sh:1)",
+		`app() { /usr/bin/true; }`:                                                     "/usr/bin/true (install.sh:1); the path /usr/bin/true of a host (install.sh:1)",
 		`app() { "$DIR/bin/htpasswd" x; }`:                                             "the program htpasswd of a node (install.sh:1)",
 		`app() { echo x >/etc/x; }`:                                                    "the path /etc/x of a host (install.sh:1)",
 		`app() { local f=/opt/x; cp "$DIR/a" "$f"; }`:                                  "the path /opt/x of a host (install.sh:1)",
