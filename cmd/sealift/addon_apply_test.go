@@ -4,12 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
@@ -130,5 +136,66 @@ func TestKilledAddOnApplyIsRepeated(t *testing.T) {
 	planned(kube.Created, apply)
 	if out, err := p.command("killed", "addon", "list", "--kubeconfig", kubeconfig).CombinedOutput(); err != nil || string(out) != "no add-ons\n" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestAddOnOfBundleIsApplied has a bundle whose Installer sets an option, as an archive and as the folder into which it was unpacked.
+func TestAddOnOfBundleIsApplied(t *testing.T) {
+	p := patching{t, t.TempDir()}
+	kubeconfig := kubeconfigFor(t)
+	p.write("node", "#!/bin/sh\n")
+	p.write("installer.yaml", "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n  paint-shop: {version: \"1\", colour: green}\n")
+	for name, text := range map[string]string{
+		"Manifest": "", "addon.yaml": "description: x\noptions: {colour: {type: string, default: red}}\n",
+		"install.sh": "paint-shop() {\n    local dir\n    dir=$(sealift_add_on_dir paint-shop)\n" +
+			"    cp \"$DIR/addons/paint-shop/$PAINT_SHOP_VERSION\"/yaml/* \"$dir/\"\n" +
+			"    render_yaml_file_2 \"$dir/a.tmpl.yaml\" >\"$dir/a.yaml\"\n    sealift_apply paint-shop \"$dir\"\n}\n",
+		"yaml/kustomization.yaml": "resources: [a.yaml]\n",
+		"yaml/a.tmpl.yaml":        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: paint, namespace: default}\ndata: {colour: '${PAINT_SHOP_COLOUR}'}\n",
+	} {
+		p.write("addons/paint-shop/1/"+name, text)
+	}
+	p.run("made", "build", "addons/paint-shop/1", "--out", "store")
+	p.run("made", "bundle", "-f", "installer.yaml", "--store", "store", "--out", "cluster.tar.gz", "--sealift-preflight=")
+	if err := os.Mkdir(p.at("unpacked"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-C", p.at("unpacked"), "-xzf", p.at("cluster.tar.gz")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, row := range []struct{ args, want string }{
+		{"cluster.tar.gz paint-shop --yes", "ConfigMap/default/paint created"},
+		{"unpacked paint-shop --plan", "paint-shop  1        1       1 unchanged"},
+		{"unpacked paint-shop paint-shop.colour=$(date) --yes", "ConfigMap/default/paint configured"},
+		{"cluster.tar.gz paint-shop --plan", "ConfigMap/default/paint configured"},
+	} {
+		out, err := p.command("applied", append([]string{"addon", "apply", "--kubeconfig", kubeconfig}, strings.Fields(row.args)...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), row.want) {
+			t.Errorf("%s: no %q in %s%v", row.args, row.want, out, err)
+		}
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := dynamic.NewForConfigOrDie(cfg).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").Get(t.Context(), "paint", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data := fmt.Sprint(object.Object["data"]); data != "map[colour:$(date)]" {
+		t.Errorf("the option became %s", data)
+	}
+	refused := p.command("applied", "addon", "apply", "cluster.tar.gz", "paint-shop", "--kubeconfig", kubeconfig, "--plan", "--registry", "127.0.0.1:1/x")
+	if out, err := refused.CombinedOutput(); err != nil {
+		t.Errorf("without images nobody asks the registry: %v: %s", err, out)
+	}
+	for want, args := range map[string]string{
+		"name the add-ons to apply": "cluster.tar.gz paint-shop.colour=red",
+		"--registry: ":              "cluster.tar.gz paint-shop --registry https://x",
+	} {
+		cmd := p.command("applied", append([]string{"addon", "apply", "--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
+		if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != app.ExitUsage || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v: %s", args, err, out)
+		}
 	}
 }
