@@ -24,6 +24,7 @@ const (
 const (
 	InstallerKind = "installer"
 	ChannelKind   = "channel"
+	CommandKind   = "addon-apply"
 )
 
 // Owner is who applies an add-on.
@@ -34,6 +35,9 @@ type Owner struct {
 
 // Installer owns what 'sealift install' applies.
 func Installer() Owner { return Owner{Kind: InstallerKind} }
+
+// Command owns what 'sealift addon apply' applies to clusters that Sealift did not install.
+func Command() Owner { return Owner{Kind: CommandKind} }
 
 // Channel owns an add-on that channels list under this name in this namespace.
 func Channel(namespace, name string) Owner {

@@ -169,7 +169,13 @@ func (a *application) body(version string) ([]byte, error) {
 func (a *application) claim(ctx context.Context, live *metav1.PartialObjectMetadata) error {
 	a.as, a.sharedWith, a.leftTo = a.manager, "", ""
 	a.labels = map[string]string{labelPartOf: a.id}
-	if live == nil || live.Labels[labelPartOf] == "" || live.Labels[labelPartOf] == a.id {
+	if live == nil || live.Labels[labelPartOf] == a.id {
+		return nil
+	}
+	if live.Labels[labelPartOf] == "" {
+		if a.options.OnlyOwn && a.ref.groupKind() != namespaceKind {
+			return &ForeignError{Holder: makerOf(live)}
+		}
 		return nil
 	}
 	holder, ours, err := a.holderOf(ctx, live.Labels[labelPartOf])

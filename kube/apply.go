@@ -32,6 +32,10 @@ type ApplyOptions struct {
 	PruneProtected bool
 	// PruneShared prunes objects that other field managers apply too. Namespaces that others apply stay.
 	PruneShared bool
+	// OnlyOwn fails an object that exists and is not a member of the set, with a *ForeignError. Namespaces are shared.
+	OnlyOwn bool
+	// Before are objects that are applied earlier. Diff counts on the kinds that they define.
+	Before []*unstructured.Unstructured
 	// FailFast fails an object at once if it waits for another set (Awaits), for callers that retry.
 	FailFast bool
 	// Contest decides about an object that another set of the same manager holds; nil refuses it. It may be called by

@@ -69,7 +69,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 }
 
 func (r *applyRun) diffAll(ctx context.Context, entries []Entry) {
-	coming := promises(r.objs)
+	coming := promises(slices.Concat(r.options.Before, r.objs))
 	var group errgroup.Group
 	group.SetLimit(concurrency)
 	for i, obj := range r.objs {
@@ -134,7 +134,9 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 	force := r.options.Force
 	var meta *metav1.PartialObjectMetadata
 	if live != nil {
-		meta = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: live.GetLabels()}}
+		meta = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Labels: live.GetLabels(), Annotations: live.GetAnnotations(), OwnerReferences: live.GetOwnerReferences(), ManagedFields: live.GetManagedFields(),
+		}}
 		_, taken, err := mergeManagers(live.GetManagedFields(), r.manager, r.takeOver)
 		if err != nil {
 			return nil, err

@@ -40,8 +40,8 @@ func digestOf(e bundle.Entry) digest.Digest {
 }
 
 // readFiles makes artifacts of the packages' repositories of OS packages, one for each operating system, and of their assets.
-func readFiles(a *bundle.Archive) (all []image, err error) {
-	for _, p := range a.Index.Packages {
+func readFiles(a *bundle.Archive, packages []bundle.PackageInfo) (all []image, err error) {
+	for _, p := range packages {
 		add := func(kind, artifactType, repository, dir string) error {
 			entries := a.Below(path.Join(p.Dir(), dir))
 			if len(entries) == 0 {

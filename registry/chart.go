@@ -32,9 +32,9 @@ const (
 )
 
 // readCharts makes an artifact of each chart of an archive. A chart that several packages have is listed once.
-func readCharts(a *bundle.Archive) (all []image, err error) {
+func readCharts(a *bundle.Archive, packages []bundle.PackageInfo) (all []image, err error) {
 	seen := make(map[string]string)
-	for _, p := range a.Index.Packages {
+	for _, p := range packages {
 		dir := path.Join(p.Dir(), directives.ChartsDir)
 		for _, e := range a.Below(dir) {
 			if path.Dir(e.Path) != dir || !strings.HasSuffix(e.Path, ".tgz") {

@@ -50,12 +50,12 @@ func (i image) target() string {
 	return i.root.Digest.String()
 }
 
-// readImages reads the manifests of all images of an archive, and of what is attached to them. An image that several packages have is
+// readImages reads the manifests of all images of packages of an archive, and of what is attached to them. An image that several packages have is
 // listed once.
-func readImages(a *bundle.Archive) ([]image, error) {
+func readImages(a *bundle.Archive, packages []bundle.PackageInfo) ([]image, error) {
 	var all []image
 	seen := make(map[string]string)
-	for _, p := range a.Index.Packages {
+	for _, p := range packages {
 		layout, err := ocilayout.OfPackage(a, p)
 		if err != nil {
 			return nil, err

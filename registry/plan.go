@@ -129,14 +129,17 @@ func Prepare(ctx context.Context, a *bundle.Archive, o Options) (*Push, error) {
 
 // read lists what is to be pushed.
 func (o Options) read(a *bundle.Archive) (all []image, err error) {
+	packages := slices.DeleteFunc(slices.Clone(a.Index.Packages), func(p bundle.PackageInfo) bool {
+		return len(o.Packages) > 0 && !slices.Contains(o.Packages, p.Name)
+	})
 	for _, one := range []struct {
 		kinds []string
-		read  func(*bundle.Archive) ([]image, error)
+		read  func(*bundle.Archive, []bundle.PackageInfo) ([]image, error)
 	}{{[]string{KindImage}, readImages}, {[]string{KindChart}, readCharts}, {[]string{KindPackages, KindFiles}, readFiles}} {
 		if len(o.Only) > 0 && !slices.ContainsFunc(one.kinds, func(kind string) bool { return slices.Contains(o.Only, kind) }) {
 			continue
 		}
-		found, err := one.read(a)
+		found, err := one.read(a, packages)
 		if err != nil {
 			return nil, err
 		}

@@ -62,6 +62,8 @@ type Options struct {
 	Target Target
 	// Only are the Kinds that are pushed; nil means all.
 	Only []string
+	// Packages are the names of those whose content is pushed; nil means all. It does not go with Record.
+	Packages []string
 	// Record keeps a list of what was pushed in the registry, for Prune.
 	Record bool
 	// Transport carries the requests; nil means http.DefaultTransport.

@@ -166,14 +166,13 @@ func (c Calls) Name(word string) bool {
 // that the script looks for before it calls them.
 func (c Calls) From(isHook func(function string) bool) []Call {
 	var list []Call
-	reached := c.reached(isHook)
-	for _, m := range c.made {
-		if !reached[m.from] || !plainName.MatchString(m.Name) || c.looked[m.Name] || !m.Bin && slices.Contains(c.functions, m.Name) {
+	for _, m := range c.All(isHook) {
+		if !plainName.MatchString(m.Name) || c.looked[m.Name] {
 			continue
 		}
 		at := slices.IndexFunc(list, func(other Call) bool { return other.Name == m.Name && other.Bin == m.Bin })
 		if at < 0 {
-			list = append(list, m.Call)
+			list = append(list, m)
 		} else {
 			list[at].Optional = list[at].Optional && m.Optional
 		}
@@ -181,9 +180,21 @@ func (c Calls) From(isHook func(function string) bool) []Call {
 	return list
 }
 
-// reached lists the functions that hooks call, directly or not. Any word with the name of a function counts as a call,
+// All lists every command that hooks reach, as often as it is called, but the script's own functions. A name that only the running
+// script knows is written as in script.Script.Text.
+func (c Calls) All(isHook func(function string) bool) (list []Call) {
+	reached := c.Reached(isHook)
+	for _, m := range c.made {
+		if reached[m.from] && (m.Bin || !slices.Contains(c.functions, m.Name)) {
+			list = append(list, m.Call)
+		}
+	}
+	return list
+}
+
+// Reached lists the functions that hooks call, directly or not, and "" for the top level of the script. Any word with the name of a function counts as a call,
 // because it may be the argument of a function that calls it.
-func (c Calls) reached(isHook func(function string) bool) map[string]bool {
+func (c Calls) Reached(isHook func(function string) bool) map[string]bool {
 	reached := map[string]bool{"": true}
 	next := []string{""}
 	for _, name := range c.functions {

@@ -27,9 +27,9 @@ import (
 func (a commands) addonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "addon",
-		Short:   "Check add-ons and write new versions of them",
-		Long:    "Check add-ons against the rules for production and against their upstreams, and write new versions from their templates.",
-		Example: "  sealift addon lint addons\n  sealift addon outdated\n  sealift addon update containerd",
+		Short:   "Check add-ons, write new versions of them, and apply them to any cluster",
+		Long:    "Check add-ons against the rules for production and against their upstreams, and write new versions from their templates.\nApply add-ons of a bundle to a cluster that Sealift did not install, and remove them.",
+		Example: "  sealift addon lint addons\n  sealift addon outdated\n  sealift addon update containerd\n  sealift addon apply cluster.tar.gz metallb --plan",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

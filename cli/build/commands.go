@@ -12,8 +12,12 @@ type commands struct{ *app.App }
 // Manifest makes the command manifest.
 func Manifest(a *app.App) *cobra.Command { return commands{a}.manifestCommand() }
 
-// AddOn makes the command addon.
-func AddOn(a *app.App) *cobra.Command { return commands{a}.addonCommand() }
+// AddOn makes the command addon, with further commands below it.
+func AddOn(a *app.App, further ...*cobra.Command) *cobra.Command {
+	cmd := commands{a}.addonCommand()
+	cmd.AddCommand(further...)
+	return cmd
+}
 
 // Lock makes the command lock.
 func Lock(a *app.App) *cobra.Command { return commands{a}.lockCommand() }

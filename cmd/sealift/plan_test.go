@@ -180,6 +180,8 @@ func planCases() map[string]func(*testing.T) {
 		"sealift certs rotate-encryption --plan": planOfRotation,
 		"sealift certs rotate-ca --plan":         planOfRotationOfCAs,
 		"sealift push --plan":                    planOfPush,
+		"sealift addon apply --plan":             planOfAddOnApply,
+		"sealift addon remove --plan":            planOfAddOnRemove,
 		"sealift images prune --plan":            planOfImagesPrune,
 		"sealift images add --plan":              planOfImagesAdd,
 		"sealift images remove --plan":           planOfImagesRemove,

@@ -74,15 +74,10 @@ func Remove(ctx context.Context, name string, output io.Writer) error {
 
 // applyObjects applies an add-on if the installer owns it or nobody does.
 func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstructured.Unstructured, output io.Writer) (kept bool, err error) {
-	set := kube.Set{Name: a.Name, Namespace: kube.DefaultNamespace}
-	own := addon.Ownership{Owner: addon.Installer(), Policy: addon.OnChange, Set: set.String()}
-	record, err := m.records.Claim(ctx, a.Name, own)
+	set, err := m.own(ctx, a.Name, addon.Installer())
 	if owned, ok := errors.AsType[*addon.OwnedError](err); ok {
 		fmt.Fprintln(output, KeptBy(owned.Record))
 		return true, nil
-	}
-	if err == nil {
-		_, err = m.records.Finish(ctx, record, m.engine.AdoptNamed)
 	}
 	if err != nil {
 		return false, err
@@ -98,8 +93,18 @@ func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstruct
 		return false, err
 	}
 	fmt.Fprintln(output, result.Summary())
-	if _, err = m.records.SetApplied(ctx, a.Name, own.Owner, a.Applied); err != nil {
+	if _, err = m.records.SetApplied(ctx, a.Name, addon.Installer(), a.Applied); err != nil {
 		return false, err
 	}
 	return false, a.remember(objects, true)
+}
+
+// own makes an owner the one of an add-on, with all of its objects in one set. It fails with an *addon.OwnedError if another one owns it.
+func (m *applier) own(ctx context.Context, name string, owner addon.Owner) (kube.Set, error) {
+	set := kube.Set{Name: name, Namespace: kube.DefaultNamespace}
+	record, err := m.records.Claim(ctx, name, addon.Ownership{Owner: owner, Policy: addon.OnChange, Set: set.String()})
+	if err == nil {
+		_, err = m.records.Finish(ctx, record, m.engine.AdoptNamed)
+	}
+	return set, err
 }

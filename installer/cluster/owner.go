@@ -60,8 +60,11 @@ func (m *applier) alone(ctx context.Context, output io.Writer, work func(context
 // KeptBy reports that an add-on stays with its owner, and how the installer gets it back.
 func KeptBy(r addon.Record) string {
 	line := fmt.Sprintf("add-on %s is kept by %s at version %s: its objects are left alone", r.Name, r.Owner, r.Version)
-	if r.Owner.Kind == addon.ChannelKind {
+	switch r.Owner.Kind {
+	case addon.ChannelKind:
 		line += fmt.Sprintf("; 'sealift channel release %s' gives it back", r.Owner.Name)
+	case addon.CommandKind:
+		line += fmt.Sprintf("; 'sealift addon remove %s' removes it", r.Name)
 	}
 	return line
 }

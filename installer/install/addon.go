@@ -41,6 +41,7 @@ type addOn struct {
 	needed   bool           // by an add-on that installs later
 	fromKURL bool           // may be one of kURL's: it has no addon.yaml
 	hooks    []string       // the functions that its install.sh declares
+	script   *script.Script // its install.sh
 	calls    commands.Calls // of its install.sh
 	texts    [][]byte       // its scripts and templates
 	checks   []byte         // its host-preflight.yaml; nil if it has none
@@ -181,11 +182,10 @@ func (a *addOn) readScript(archive *bundle.Archive) error {
 	if a.hooks, err = hook.Functions(file, bytes.NewReader(text)); err != nil {
 		return err
 	}
-	parsed, err := script.Parse(bytes.NewReader(text), file, a.name(), a.info.Version)
-	if err != nil {
+	if a.script, err = script.Parse(bytes.NewReader(text), file, a.name(), a.info.Version); err != nil {
 		return err
 	}
-	a.calls = commands.Of(parsed, commands.Facts{Assets: a.manifest.Assets(), Empty: []string{internalBalancer}})
+	a.calls = commands.Of(a.script, commands.Facts{Assets: a.manifest.Assets(), Empty: []string{internalBalancer}})
 	return nil
 }
 

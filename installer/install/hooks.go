@@ -32,6 +32,7 @@ type hooks struct {
 	yes       bool // to questions; not a variable, since a step is the same whatever the answer
 	// upgrade are the variables of an upgrade. They are not inputs of steps: an add-on is the same however it was fetched.
 	upgrade map[string]string
+	env     []string // all that hooks inherit; nil is that of a node
 	output  io.Writer
 	secret  func(values ...string) // gets the secrets that hooks generate
 	shell   *hook.Shell
@@ -134,7 +135,11 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	if err := layOut(h.root, h.variables["SEALIFT_BIN"]); err != nil {
 		return err
 	}
-	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output, Verbs: h.verbs, Silence: hookSilence}); err != nil {
+	env := h.env
+	if env == nil {
+		env = environment()
+	}
+	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: env, Log: h.output, Verbs: h.verbs, Silence: hookSilence}); err != nil {
 		return err
 	}
 	defer func() {

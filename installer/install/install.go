@@ -134,18 +134,8 @@ func Inspect(ctx context.Context, o Options) (_ *Install, err error) {
 // readBundle reads the contents of the bundle, as the options change them.
 func (i *Install) readBundle() (err error) {
 	name := i.options.Bundle
-	open := i.options.Open
-	if open == nil {
-		open = func() (*bundle.Archive, error) { return bundle.Open(name, i.options.Trusted...) }
-	}
-	if i.archive, err = open(); err != nil {
-		return fmt.Errorf("bundle: %w", err)
-	}
-	if err := i.checkTrust(i.options.Trusted); err != nil {
-		return fmt.Errorf("bundle %s is not to be trusted: %w", name, err)
-	}
-	if err := imagepolicy.Check(i.archive, imagepolicy.File); err != nil {
-		return fmt.Errorf("bundle %s: %w", name, err)
+	if err := i.openBundle(); err != nil {
+		return err
 	}
 	if err := i.readSpec(); err != nil {
 		return fmt.Errorf("bundle %s: %w", name, err)
@@ -161,6 +151,25 @@ func (i *Install) readBundle() (err error) {
 		return fmt.Errorf("bundle %s: the Installer cannot work: %w", name, err)
 	}
 	i.setDefaults()
+	return nil
+}
+
+// openBundle opens the bundle, if it is to be trusted and the policy of this host allows its images.
+func (j *job) openBundle() (err error) {
+	name := j.options.Bundle
+	open := j.options.Open
+	if open == nil {
+		open = func() (*bundle.Archive, error) { return bundle.Open(name, j.options.Trusted...) }
+	}
+	if j.archive, err = open(); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if err := j.checkTrust(j.options.Trusted); err != nil {
+		return fmt.Errorf("bundle %s is not to be trusted: %w", name, err)
+	}
+	if err := imagepolicy.Check(j.archive, imagepolicy.File); err != nil {
+		return fmt.Errorf("bundle %s: %w", name, err)
+	}
 	return nil
 }
 

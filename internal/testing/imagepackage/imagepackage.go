@@ -43,6 +43,12 @@ func Runnable(t testing.TB, image v1.Image) v1.Image {
 // WriteImage writes a package app 1.0 with an image, and with other files, to a file.
 func WriteImage(t testing.TB, name, ref string, image v1.Image, files ...bundle.File) {
 	t.Helper()
+	WriteAddOn(t, name, "app", "1.0", ref, image, files...)
+}
+
+// WriteAddOn is WriteImage for a package of another name and version.
+func WriteAddOn(t testing.TB, name, addOn, version, ref string, image v1.Image, files ...bundle.File) {
+	t.Helper()
 	dir := t.TempDir()
 	written, err := layout.Write(dir, empty.Index)
 	if err != nil {
@@ -55,7 +61,7 @@ func WriteImage(t testing.TB, name, ref string, image v1.Image, files ...bundle.
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64"}, Files: files}
+	p := bundle.Package{Name: addOn, Version: version, Platforms: []string{"linux/amd64"}, Files: files}
 	p.Contents.Images = []bundle.Image{{ID: digest.Hex[:12], Ref: ref, Digest: digest.String(), Platforms: map[string]string{"linux/amd64": digest.String()}}}
 	if err := filepath.WalkDir(dir, func(file string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -65,7 +71,7 @@ func WriteImage(t testing.TB, name, ref string, image v1.Image, files ...bundle.
 		if err != nil {
 			return err
 		}
-		one, err := bundle.DiskFile("addons/app/1.0/images/"+filepath.ToSlash(below), 0o644, file)
+		one, err := bundle.DiskFile(bundle.AddOnDir(addOn, version)+"/images/"+filepath.ToSlash(below), 0o644, file)
 		p.Files = append(p.Files, one)
 		return err
 	}); err != nil {
