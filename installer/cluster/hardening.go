@@ -98,6 +98,7 @@ func compliantServer() []map[string]string {
 	return []map[string]string{
 		{"name": "enable-admission-plugins", "value": "NodeRestriction,DenyServiceExternalIPs"},
 		{"name": "kubelet-certificate-authority", "value": clusterCA},
+		{"name": "service-account-extend-token-expiration", "value": "false"},
 	}
 }
 

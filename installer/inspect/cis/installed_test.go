@@ -28,7 +28,7 @@ var addOn = "../../../" + releases.Current("kubernetes").Folder()
 // would change this host, it runs those phases that only write files.
 func installed(t *testing.T, compliance string) cis.Host {
 	t.Helper()
-	h, work, programs := cis.Host{Name: kubeadm.Node, Rootfs: t.TempDir()}, t.TempDir(), t.TempDir()
+	h, work, programs := cis.Host{Name: kubeadm.Node, Kubernetes: releases.Current("kubernetes").Version, Rootfs: t.TempDir()}, t.TempDir(), t.TempDir()
 	script := "#!/bin/sh\nset -e\ncp \"$3\" " + h.Rootfs + "/kubeadm.yaml\n"
 	for _, phase := range []string{"certs all", "kubeconfig all", "control-plane all", "etcd local"} {
 		script += kubeadm.Program(t) + " init phase " + phase + " --config /kubeadm.yaml --rootfs " + h.Rootfs + " >/dev/null\n"
@@ -72,7 +72,7 @@ func installed(t *testing.T, compliance string) cis.Host {
 // host has.
 func TestInstallPassesDefaultChecks(t *testing.T) {
 	always := []string{"1.2.1", "1.2.9", "1.2.11", "3.1.1"}
-	for compliance, want := range map[string][]string{"": append([]string{"1.2.3", "1.2.5", "1.2.28", "4.2.13"}, always...), "1": always} {
+	for compliance, want := range map[string][]string{"": append([]string{"1.2.3", "1.2.5", "1.2.27", "1.2.30", "4.2.13", "4.2.14"}, always...), "1": always} {
 		var left []string
 		for id, one := range look(t, installed(t, compliance)) {
 			if one.Status == cis.NotMet && !strings.HasPrefix(id, "1.1.") && !strings.HasPrefix(id, "4.1.") && !strings.HasPrefix(id, "5.") {
@@ -97,13 +97,13 @@ func TestAPIServerStartsWithWrittenConfiguration(t *testing.T) {
 	var arguments []string
 	for line := range strings.Lines(string(manifest)) {
 		argument := strings.TrimPrefix(strings.TrimSpace(line), "- ")
-		for _, name := range []string{"profiling", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize", "tls-cipher-suites", "enable-admission-plugins"} {
+		for _, name := range []string{"profiling", "audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize", "tls-cipher-suites", "enable-admission-plugins", "service-account-extend-token-expiration"} {
 			if strings.HasPrefix(argument, "--"+name+"=") {
 				arguments = append(arguments, argument)
 			}
 		}
 	}
-	if len(arguments) != 6 {
+	if len(arguments) != 7 {
 		t.Fatalf("got %v", arguments)
 	}
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{Arguments: append(arguments,

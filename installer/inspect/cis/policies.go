@@ -133,11 +133,11 @@ func podSecurity() []check {
 		{id: "5.2.6", title: "No gain of rights", find: fromAPI(levels(strict))},
 		{id: "5.2.7", title: "No containers as root", find: fromAPI(levels(strict))},
 		{id: "5.2.8", title: "No raw sockets", find: fromAPI(levels(strict))},
-		{id: "5.2.9", title: "No added capabilities", find: fromAPI(levels(strict))},
-		{id: "5.2.10", title: "No capabilities at all", find: fromAPI(levels(strict))},
-		{id: "5.2.11", title: "No processes of Windows hosts", find: fromAPI(levels(most))},
-		{id: "5.2.12", title: "No folders of the host", find: fromAPI(levels(most))},
-		{id: "5.2.13", title: "No ports of the host", find: fromAPI(levels(most))},
+		{was: "5.2.9", title: "No added capabilities", find: fromAPI(levels(strict))},
+		{id: "5.2.9", was: "5.2.10", title: "No capabilities at all", find: fromAPI(levels(strict))},
+		{id: "5.2.10", was: "5.2.11", title: "No processes of Windows hosts", find: fromAPI(levels(most))},
+		{id: "5.2.11", was: "5.2.12", title: "No folders of the host", find: fromAPI(levels(most))},
+		{id: "5.2.12", was: "5.2.13", title: "No ports of the host", find: fromAPI(levels(most))},
 	}
 }
 
@@ -160,10 +160,10 @@ func levels(wanted []string) func(context.Context, *facts) (finding, error) {
 // enforcers are pods that enforce NetworkPolicies, by the beginnings of their names.
 var enforcers = []string{"calico-node", "cilium", "antrea-agent", "weave-net", "kube-router", "canal", "ovnkube", "kube-network-policies", "kindnet"}
 
-// policies is sections 5.3 to 5.7.
+// policies is sections 5.3 to 5.6.
 func policies() []check {
 	judgement := func(reason string) func(context.Context, *facts) (finding, error) {
-		return func(context.Context, *facts) (finding, error) { return notApplicable(reason), nil }
+		return func(context.Context, *facts) (finding, error) { return unchecked(reason), nil }
 	}
 	return []check{
 		{id: "5.3.1", title: "The pod network enforces NetworkPolicies", find: fromAPI(func(_ context.Context, f *facts) (finding, error) {
@@ -179,10 +179,10 @@ func policies() []check {
 		{id: "5.4.2", title: "Secrets lie in a store of their own", find: judgement("people have to decide about it; nothing in the cluster says so")},
 		{id: "5.5.1", title: "Images are admitted by their origin (ImagePolicyWebhook)", find: flag(server, "enable-admission-plugins", has("ImagePolicyWebhook")),
 			why: "it needs a service that answers; images come with the bundle, whose signed index has their digests"},
-		{id: "5.7.1", title: "Namespaces are boundaries of administration", find: judgement("people have to decide which boundaries there are")},
-		{id: "5.7.2", title: "Pods have the runtime's seccomp profile", find: fromAPI(seccomp)},
-		{id: "5.7.3", title: "Pods and containers have a security context", find: fromAPI(securityContexts)},
-		{id: "5.7.4", title: "The namespace default is empty", find: fromAPI(func(_ context.Context, f *facts) (finding, error) {
+		{id: "5.6.1", was: "5.7.1", title: "Namespaces are boundaries of administration", find: judgement("people have to decide which boundaries there are")},
+		{id: "5.6.2", was: "5.7.2", title: "Pods have the runtime's seccomp profile", find: fromAPI(seccomp)},
+		{id: "5.6.3", was: "5.7.3", title: "Pods and containers have a security context", find: fromAPI(securityContexts)},
+		{id: "5.6.4", was: "5.7.4", title: "The namespace default is empty", find: fromAPI(func(_ context.Context, f *facts) (finding, error) {
 			return none("pod", f.podNames(func(p corev1.Pod) bool { return p.Namespace == metav1.NamespaceDefault })), nil
 		})},
 	}
