@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/inspect/cis"
+	"github.com/sealift/sealift/installer/inspect/cis/xccdf"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -33,13 +35,17 @@ compare, and may not ask the API for policies.
 The Kubernetes of the node decides which edition of the benchmark it is compared with: 2.0.1 from Kubernetes 1.34 on. --benchmark chooses
 another one. The report says if an edition was written for other releases.
 
+With -o xccdf the report is a benchmark with its result in XCCDF 1.2, with -o arf a collection in ARF 1.1 that also describes the node:
+programs of auditors read them. A check that nothing compares here, such as one that people decide about, is notchecked there.
+
 The command changes nothing and needs no network. Exit code 3 means that a check is not met.`,
-		Example: "  sealift preflight cis\n  sealift preflight cis -o json | jq -r '.results[] | select(.status == \"not met\") | .id + \" \" + .reason'",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.compare(cmd.Context(), format, edition) },
+		Example: "  sealift preflight cis\n  sealift preflight cis -o json | jq -r '.results[] | select(.status == \"not met\") | .id + \" \" + .reason'" +
+			"\n  sealift preflight cis -o xccdf >$(hostname).xccdf.xml\n  sealift preflight cis -o arf >$(hostname).arf.xml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.compare(cmd.Context(), format, edition) },
 	}
 	cmd.Flags().StringVar(&edition, "benchmark", "", "edition of the benchmark, such as 1.8; default: the one for the Kubernetes of this node")
-	app.AddOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format, "xccdf", "arf")
 	return cmd
 }
 
@@ -68,7 +74,7 @@ func (a commands) compare(ctx context.Context, format, edition string) error {
 	if err != nil {
 		return err
 	}
-	err = a.Print(format, report, func() error { return a.printReport(report) })
+	err = a.writeReport(format, report, xccdf.Options{Time: time.Now(), Program: app.CurrentVersion().Version})
 	if n := report.Count(cis.NotMet); err == nil && n > 0 {
 		err = app.WithCode(app.ExitRefused, fmt.Errorf("%s of the %s not met on node %s", app.Counted(n, "check"), report.Benchmark, report.Node))
 	}
@@ -82,6 +88,16 @@ func kubeletVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the version of the kubelet, which chooses the edition of the benchmark: %w; run the command on a node of a cluster", err)
 	}
 	return strings.TrimPrefix(strings.TrimSpace(said.String()), "Kubernetes v"), nil
+}
+
+func (a commands) writeReport(format string, r cis.Report, o xccdf.Options) error {
+	switch format {
+	case "xccdf":
+		return xccdf.XCCDF(a.Out, r, o)
+	case "arf":
+		return xccdf.ARF(a.Out, r, o)
+	}
+	return a.Print(format, r, func() error { return a.printReport(r) })
 }
 
 func (a commands) printReport(r cis.Report) error {
