@@ -1,6 +1,7 @@
 package cis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +12,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // access is section 5.1.
@@ -144,9 +148,13 @@ func podSecurity() []check {
 // levels requires every namespace of users to enforce one of these levels.
 func levels(wanted []string) func(context.Context, *facts) (finding, error) {
 	return func(_ context.Context, f *facts) (finding, error) {
+		standard, err := f.defaultLevel()
+		if err != nil {
+			return finding{}, err
+		}
 		var found []string
 		for _, n := range f.objects.namespaces {
-			if level := n.Labels["pod-security.kubernetes.io/enforce"]; !system(n.Name) && !slices.Contains(wanted, level) {
+			if level := cmp.Or(n.Labels["pod-security.kubernetes.io/enforce"], standard); !system(n.Name) && !slices.Contains(wanted, level) {
 				found = append(found, n.Name)
 			}
 		}
@@ -155,6 +163,33 @@ func levels(wanted []string) func(context.Context, *facts) (finding, error) {
 		}
 		return notMet(strings.Join(found, ", "), "these namespaces do not enforce "+strings.Join(wanted, " or ")), nil
 	}
+}
+
+// defaultLevel returns the level of namespaces without a label, which the API server reads from a file; "" if it has none.
+func (f *facts) defaultLevel() (string, error) {
+	name := f.flags[server]["admission-control-config-file"]
+	if name == "" {
+		return "", nil
+	}
+	text, err := regularfile.ReadFile(f.path(name))
+	if err != nil {
+		return "", err
+	}
+	var config struct {
+		Plugins []struct {
+			Name          string
+			Configuration struct{ Defaults struct{ Enforce string } }
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	for _, p := range config.Plugins {
+		if p.Name == "PodSecurity" {
+			return p.Configuration.Defaults.Enforce, nil
+		}
+	}
+	return "", nil
 }
 
 // enforcers are pods that enforce NetworkPolicies, by the beginnings of their names.
