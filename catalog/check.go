@@ -28,6 +28,7 @@ func Check(i *spec.Installer, metas []Meta) []diag.Finding {
 	for _, n := range networkOptions() {
 		c.network(n)
 	}
+	c.hardening()
 	return c.Findings()
 }
 
@@ -121,6 +122,14 @@ func (c *checker) need(n need) {
 		return
 	}
 	c.Errorf(about.pos, n.fix, "%s: %s", subject, n.why)
+}
+
+// hardening refuses an option that contradicts kubernetes.hardening. An encryptSecrets of false does not: it leaves out that part.
+func (c *checker) hardening() {
+	about, _ := c.entry("kubernetes")
+	if about.options["hardening"] == "strict" && about.options["cisCompliance"] == false {
+		c.Errorf(about.pos, "remove one of them", "kubernetes.hardening strict: it includes kubernetes.cisCompliance, which is false")
+	}
 }
 
 // network refuses a network that cannot be read. The host that installs checks whether the cluster can have it.

@@ -17,6 +17,7 @@ const (
 	cidrSize fieldType = "a prefix length such as /20" // kURL accepts it with or without the slash
 	anything fieldType = "any value"
 	login    fieldType = "who logs people in: see OIDC"
+	level    fieldType = "strict" // the only level there is
 )
 
 // field is one key that kURL's v1beta1 lists for a section.
@@ -211,7 +212,8 @@ func kubernetesSection() section {
 		{key: "evictionThresholdResources", is: text, variable: "EVICTION_THRESHOLD"},
 		{key: "systemReservedResources", is: text, variable: "SYSTEM_RESERVED"},
 		{key: "cisCompliance", is: boolean},
-		{key: "encryptSecrets", is: boolean},
+		{key: "encryptSecrets", is: boolean, off: "0"}, // Sealift's own, as is the next; off wins over hardening
+		{key: "hardening", is: level},
 		{key: "oidc", is: login, variable: unexported}, // Sealift's own
 		{key: "clusterName", is: text, initial: "kubernetes"},
 		{key: "initIgnorePreflightErrors", is: text},

@@ -206,6 +206,10 @@ func (t fieldType) parse(value string, has bool) (any, error) {
 			values = append(values, word)
 		}
 		return values, nil
+	case level:
+		if value != string(level) {
+			return nil, fmt.Errorf("%q is not %s", value, t)
+		}
 	case cidrSize:
 		if !slashSize.MatchString(value) {
 			return nil, fmt.Errorf("%q is not %s", value, t)

@@ -222,6 +222,8 @@ func (t fieldType) read(n *yaml.Node) (any, bool) {
 	switch t {
 	case text:
 		return n.Value, isScalar
+	case level:
+		return n.Value, isScalar && n.Value == string(level)
 	case cidrSize:
 		return n.Value, isScalar && slashSize.MatchString(n.Value)
 	case boolean:

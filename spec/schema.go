@@ -92,6 +92,8 @@ func (f field) schema() object {
 	switch f.is {
 	case login:
 		return oidcSchema()
+	case level:
+		o["enum"] = []any{string(level), nil}
 	case text:
 		o["type"] = []string{"string", "number", "boolean", "null"}
 	case boolean:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -12,11 +13,13 @@ import (
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
-// AddOutputFlag adds -o text|json to a listing command.
-func AddOutputFlag(cmd *cobra.Command, format *string) {
+// AddOutputFlag adds -o to a command that prints a result, with text, json and the command's further formats.
+func AddOutputFlag(cmd *cobra.Command, format *string, further ...string) {
 	*format = "text"
-	cmd.Flags().VarP(NewChoice(format, []string{"text", "json"}), "output", "o", "output format: text or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	formats := append([]string{"text", "json"}, further...)
+	last := len(formats) - 1
+	cmd.Flags().VarP(NewChoice(format, formats), "output", "o", "output format: "+strings.Join(formats[:last], ", ")+" or "+formats[last])
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // choice is a flag that takes one of a few words.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,34 +17,52 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/inspect/cis"
+	"github.com/sealift/sealift/installer/inspect/cis/xccdf"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
 func (a commands) cisCommand() *cobra.Command {
-	var format string
+	var format, edition string
 	cmd := &cobra.Command{
 		Use:   "cis",
 		Short: "Compare this node with the CIS Kubernetes Benchmark",
-		Long: `Compare this node and its cluster with every check of the ` + cis.Benchmark + `, by number: whether it is met, the value
+		Long: `Compare this node and its cluster with every check of the CIS Kubernetes Benchmark, by number: whether it is met, the value
 found, and the reason if it is not met or not applicable. Run the command as root on each node: a worker has no control plane to
 compare, and may not ask the API for policies.
 
+The Kubernetes of the node decides which edition of the benchmark it is compared with: 2.0.1 from Kubernetes 1.34 on. --benchmark chooses
+another one. The report says if an edition was written for other releases.
+
+With -o xccdf the report is a benchmark with its result in XCCDF 1.2, with -o arf a collection in ARF 1.1 that also describes the node:
+programs of auditors read them. A check that nothing compares here, such as one that people decide about, is notchecked there.
+
 The command changes nothing and needs no network. Exit code 3 means that a check is not met.`,
-		Example: "  sealift preflight cis\n  sealift preflight cis -o json | jq -r '.results[] | select(.status == \"not met\") | .id + \" \" + .reason'",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.compare(cmd.Context(), format) },
+		Example: "  sealift preflight cis\n  sealift preflight cis -o json | jq -r '.results[] | select(.status == \"not met\") | .id + \" \" + .reason'" +
+			"\n  sealift preflight cis -o xccdf >$(hostname).xccdf.xml\n  sealift preflight cis -o arf >$(hostname).arf.xml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.compare(cmd.Context(), format, edition) },
 	}
-	app.AddOutputFlag(cmd, &format)
+	cmd.Flags().StringVar(&edition, "benchmark", "", "edition of the benchmark, such as 1.8; default: the one for the Kubernetes of this node")
+	app.AddOutputFlag(cmd, &format, "xccdf", "arf")
 	return cmd
 }
 
-func (a commands) compare(ctx context.Context, format string) error {
-	name, err := host.Name()
-	if err != nil {
+func (a commands) compare(ctx context.Context, format, edition string) error {
+	h := cis.Host{}
+	var err error
+	if edition != "" {
+		if h.Edition, err = cis.EditionNamed(edition); err != nil {
+			return app.WithCode(app.ExitUsage, fmt.Errorf("--benchmark: %w", err))
+		}
+	}
+	if h.Name, err = host.Name(); err != nil {
 		return err
 	}
-	h := cis.Host{Name: name}
+	if h.Kubernetes, err = kubeletVersion(ctx); err != nil {
+		return err
+	}
 	if _, err := os.Stat(kubeadm.APIServerManifest); err == nil {
 		if h.API, err = cluster.Client(kubeadm.AdminKubeconfig); err != nil {
 			return err
@@ -54,11 +74,30 @@ func (a commands) compare(ctx context.Context, format string) error {
 	if err != nil {
 		return err
 	}
-	err = a.Print(format, report, func() error { return a.printReport(report) })
+	err = a.writeReport(format, report, xccdf.Options{Time: time.Now(), Program: app.CurrentVersion().Version})
 	if n := report.Count(cis.NotMet); err == nil && n > 0 {
-		err = app.WithCode(app.ExitRefused, fmt.Errorf("%s of the %s not met on node %s", app.Counted(n, "check"), report.Benchmark, name))
+		err = app.WithCode(app.ExitRefused, fmt.Errorf("%s of the %s not met on node %s", app.Counted(n, "check"), report.Benchmark, report.Node))
 	}
 	return err
+}
+
+// kubeletVersion asks the kubelet program of this host for its version, such as 1.37.2.
+func kubeletVersion(ctx context.Context) (string, error) {
+	var said bytes.Buffer
+	if err := command.Run(ctx, &said, "kubelet", "--version"); err != nil {
+		return "", fmt.Errorf("the version of the kubelet, which chooses the edition of the benchmark: %w; run the command on a node of a cluster", err)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(said.String()), "Kubernetes v"), nil
+}
+
+func (a commands) writeReport(format string, r cis.Report, o xccdf.Options) error {
+	switch format {
+	case "xccdf":
+		return xccdf.XCCDF(a.Out, r, o)
+	case "arf":
+		return xccdf.ARF(a.Out, r, o)
+	}
+	return a.Print(format, r, func() error { return a.printReport(r) })
 }
 
 func (a commands) printReport(r cis.Report) error {
@@ -70,6 +109,10 @@ func (a commands) printReport(r cis.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Out, "\n%s, node %s: %d met, %d not met, %d not applicable\n", r.Benchmark, r.Node, r.Count(cis.Met), r.Count(cis.NotMet), r.Count(cis.NotApplicable))
+	benchmark := r.Benchmark
+	if r.Note != "" {
+		benchmark += " (" + r.Note + ")"
+	}
+	_, err := fmt.Fprintf(a.Out, "\n%s, node %s: %d met, %d not met, %d not applicable\n", benchmark, r.Node, r.Count(cis.Met), r.Count(cis.NotMet), r.Count(cis.NotApplicable))
 	return err
 }

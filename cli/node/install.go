@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/change"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
@@ -265,14 +267,30 @@ func (a commands) installPlan(ctx context.Context, in *install.Install, o instal
 		steps = append(steps, plannedStep{s, !pending[s.ID]})
 	}
 	return change.Result{
-		Document: map[string]any{"preflight": report.Results, "steps": steps, "executions": append([]spec.Execution{}, executions...), "kept": append([]string{}, in.Kept()...)},
+		Document: map[string]any{"preflight": report.Results, "steps": steps, "executions": append([]spec.Execution{}, executions...), "kept": append([]string{}, in.Kept()...),
+			"hardening": append([]cluster.Setting{}, in.Hardening()...)},
 		Text: func() error {
 			if err := report.WriteTable(a.Out); err != nil {
 				return err
 			}
-			return a.printInstallPlan(steps, in.Kept(), executions)
+			if err := a.printInstallPlan(steps, in.Kept(), executions); err != nil {
+				return err
+			}
+			return a.printHardening(in.Hardening())
 		},
 	}, report.Err()
+}
+
+func (a commands) printHardening(on []cluster.Setting) error {
+	if len(on) == 0 {
+		return nil
+	}
+	lines := []string{"\nthe Installer's hardening or cisCompliance sets:"}
+	for _, s := range on {
+		lines = append(lines, "  "+s.String())
+	}
+	_, err := fmt.Fprintln(a.Out, strings.Join(lines, "\n"))
+	return err
 }
 
 func (a commands) printInstallPlan(steps []plannedStep, kept []string, executions []spec.Execution) error {

@@ -63,6 +63,9 @@ type Kubeadm struct {
 // Init makes the host the first control plane of a cluster. A control plane that an interrupted run has started is finished; other
 // leftovers of a cluster that never came to be are removed first.
 func (k Kubeadm) Init(ctx context.Context) error {
+	if err := k.checkAdmission(); err != nil {
+		return err
+	}
 	objects, err := k.render("init", nil)
 	if err != nil {
 		return fmt.Errorf("kubeadm configuration: %w", err)

@@ -20,6 +20,9 @@ const EncryptionFile = "/etc/kubernetes/encryption/config.yaml"
 // EncryptSecrets is the variable with which the Installer requests that (kubernetes.encryptSecrets).
 const EncryptSecrets = "KUBERNETES_ENCRYPT_SECRETS"
 
+// KeepPlain is the value of EncryptSecrets in an Installer that has the option with false, so that strict hardening leaves it out.
+const KeepPlain = "0"
+
 // KeepEncrypted is the variable with which a restored cluster keeps encrypting Secrets, regardless of the Installer: its Secrets are
 // already encrypted, even where their keys could not be rotated.
 const KeepEncrypted = "KUBERNETES_KEEP_ENCRYPTED"
@@ -29,7 +32,13 @@ const encryptionVersion = "1.34.0"
 
 // Encrypts reports whether a new cluster encrypts Secrets.
 func Encrypts(variables map[string]string) bool {
-	return variables[EncryptSecrets] == "1" || variables[KeepEncrypted] == "1" || variables[compliance] == "1" && !TooOldToEncrypt(variables["KUBERNETES_VERSION"])
+	switch {
+	case variables[EncryptSecrets] == "1" || variables[KeepEncrypted] == "1":
+		return true
+	case variables[EncryptSecrets] == KeepPlain && variables[strictness] == strict:
+		return false
+	}
+	return complies(variables) && !TooOldToEncrypt(variables["KUBERNETES_VERSION"])
 }
 
 // TooOldToEncrypt reports whether keys could not be rotated with a version of Kubernetes.
@@ -39,10 +48,19 @@ func TooOldToEncrypt(version string) bool {
 
 // checkEncryption refuses a Kubernetes whose keys could not be rotated.
 func checkEncryption(variables map[string]string) error {
-	if variables[EncryptSecrets] == "1" && TooOldToEncrypt(variables["KUBERNETES_VERSION"]) {
-		return fmt.Errorf("the Installer's kubernetes.encryptSecrets needs Kubernetes %s or newer, but it has %s", encryptionVersion, variables["KUBERNETES_VERSION"])
+	if !TooOldToEncrypt(variables["KUBERNETES_VERSION"]) {
+		return nil
 	}
-	return nil
+	option, fix := "", "use a newer one"
+	switch {
+	case variables[EncryptSecrets] == "1":
+		option = "encryptSecrets"
+	case variables[strictness] == strict && variables[EncryptSecrets] != KeepPlain:
+		option, fix = "hardening", fix+", or write encryptSecrets: false beside it"
+	default:
+		return nil
+	}
+	return fmt.Errorf("the Installer's kubernetes.%s needs Kubernetes %s or newer, but it has %s; %s", option, encryptionVersion, variables["KUBERNETES_VERSION"], fix)
 }
 
 // Encryption is the file with the keys, as API servers read it.
@@ -83,22 +101,6 @@ func serverFiles(variables map[string]string) (all []kubeadm.ServerFile) {
 		all = append(all, Authentication())
 	}
 	return all
-}
-
-// maxProcesses is how many processes and threads a pod may have with that.
-const maxProcesses = 4096
-
-// compliantKubelet are the settings of every kubelet.
-func compliantKubelet() map[string]any {
-	return map[string]any{"podPidsLimit": maxProcesses, "seccompDefault": true, "serverTLSBootstrap": true}
-}
-
-// compliantServer are the arguments of the API server.
-func compliantServer() []map[string]string {
-	return []map[string]string{
-		{"name": "enable-admission-plugins", "value": "NodeRestriction,DenyServiceExternalIPs"},
-		{"name": "kubelet-certificate-authority", "value": clusterCA},
-	}
 }
 
 // secureFiles restricts files to root that kubeadm makes readable for everybody.

@@ -69,9 +69,7 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		}
 		config["kubeReserved"] = reserved(runtime.NumCPU(), memory)
 	}
-	if variables[compliance] == "1" {
-		maps.Copy(config, compliantKubelet())
-	}
+	maps.Copy(config, hardenedKubelet(variables))
 	return config, nil
 }
 
@@ -125,10 +123,11 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 	if ports := k.Variables[NodePorts]; ports != "" {
 		arguments = append(arguments, map[string]string{"name": "service-node-port-range", "value": ports})
 	}
-	if k.Variables[compliance] == "1" {
-		arguments = append(arguments, compliantServer()...)
-	}
+	arguments = append(arguments, hardenedArguments(k.Variables, ofServer)...)
 	var volumes []map[string]any
+	if k.Variables[strictness] == strict {
+		volumes = append(volumes, admissionVolume())
+	}
 	for _, file := range serverFiles(k.Variables) {
 		for _, flag := range file.Flags {
 			arguments = append(arguments, map[string]string{"name": flag[0], "value": flag[1]})
@@ -150,9 +149,17 @@ func (k Kubeadm) clusterOptions(slower time.Duration) map[string]any {
 	if server := k.apiServerOptions(); len(server) > 0 {
 		options["apiServer"] = server
 	}
-	if slower > 1 {
-		leases := map[string]any{"extraArgs": leaseArguments(slower)}
-		options["controllerManager"], options["scheduler"] = leases, leases
+	for field, program := range map[string]string{"controllerManager": ofControllers, "scheduler": ofScheduler} {
+		arguments := hardenedArguments(k.Variables, program)
+		if slower > 1 {
+			arguments = append(arguments, leaseArguments(slower)...)
+		}
+		if len(arguments) > 0 {
+			options[field] = map[string]any{"extraArgs": arguments}
+		}
+	}
+	if arguments := hardenedArguments(k.Variables, ofEtcd); len(arguments) > 0 {
+		options["etcd"] = map[string]any{"local": map[string]any{"extraArgs": arguments}}
 	}
 	return options
 }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -192,5 +194,78 @@ func TestInstallerEnablesLogin(t *testing.T) {
 	k.Variables["KUBERNETES_VERSION"], k.Variables[EncryptSecrets] = "1.33.9", ""
 	if err := CheckOptions(k.Variables); err == nil || !strings.Contains(err.Error(), "kubernetes.oidc") {
 		t.Errorf("an older Kubernetes: %v", err)
+	}
+}
+
+// TestStrictHardeningIsWrittenForAllPrograms: a node that joins gets the kubelet's part.
+func TestStrictHardeningIsWrittenForAllPrograms(t *testing.T) {
+	k := work(t, nil)
+	k.Variables[strictness], k.Variables["KUBERNETES_VERSION"] = strict, "1.37.2"
+	config, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.writeJoinConfig(filepath.Join(k.Work, "kubeadm-join.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	joined, err := os.ReadFile(filepath.Join(k.Work, "patches/kubeletconfiguration+merge.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := Hardening(k.Variables)
+	for _, s := range on {
+		want := []string{s.Name + ": " + fmt.Sprint(s.Value) + "\n"}
+		if s.Program != ofKubelet {
+			want = []string{"- name: " + s.Name + "\n    value: " + fmt.Sprint(s.Value) + "\n", "- name: " + s.Name + "\n      value: " + fmt.Sprint(s.Value) + "\n",
+				"- name: " + s.Name + "\n    value: \"" + fmt.Sprint(s.Value) + "\"\n"}
+		}
+		has := func(text string) bool {
+			return slices.ContainsFunc(want, func(line string) bool { return strings.Contains(text, line) })
+		}
+		if !has(config) || s.Program == ofKubelet && !has(string(joined)) {
+			t.Errorf("%s is not in\n%s\n%s", s, config, joined)
+		}
+	}
+	if len(on) != 14 || strings.Count(config, "- name: enable-admission-plugins\n") != 1 || !strings.Contains(config, "hostPath: "+AdmissionFile+"\n") || !strings.Contains(config, "encryption-provider-config") {
+		t.Errorf("%d settings in\n%s", len(on), config)
+	}
+	validate(t, filepath.Join(k.Work, "kubeadm.yaml"))
+	if plain := Hardening(map[string]string{}); plain != nil {
+		t.Errorf("without a request: %v", plain)
+	}
+}
+
+func TestInstallerKeepsSecretsPlainUnderStrictHardening(t *testing.T) {
+	for name, row := range map[string]struct {
+		secrets, version string
+		encrypts         bool
+		refused          string
+	}{
+		"strict":                     {"", "1.37.2", true, ""},
+		"encryptSecrets: false wins": {KeepPlain, "1.37.2", false, ""},
+		"an older Kubernetes":        {"", "1.33.9", false, "kubernetes.hardening needs Kubernetes 1.34.0"},
+		"one that keeps them plain":  {KeepPlain, "1.33.9", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			variables := map[string]string{strictness: strict, EncryptSecrets: row.secrets, "KUBERNETES_VERSION": row.version}
+			err := CheckOptions(variables)
+			if Encrypts(variables) != row.encrypts || (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+				t.Errorf("encrypts %v, %v", Encrypts(variables), err)
+			}
+		})
+	}
+}
+
+func TestStrictHardeningNeedsFileOfPackage(t *testing.T) {
+	k := work(t, nil)
+	k.Variables[strictness] = strict
+	if err := k.checkAdmission(); err != nil {
+		t.Error(err)
+	}
+	if k.Base = filepath.Join(t.TempDir(), "kubeadm"); k.checkAdmission() == nil {
+		t.Error("a package without admission.yaml is accepted")
+	}
+	if err := k.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "build the package and the bundle again") {
+		t.Errorf("the install: %v", err)
 	}
 }

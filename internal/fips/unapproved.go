@@ -25,7 +25,7 @@ func (u Unapproved) describe() (name, algorithms, instead string) {
 		return "age, which encrypts snapshots,", "X25519, scrypt and ChaCha20-Poly1305",
 			"copy etcd with etcdctl to a disk that is encrypted with approved algorithms, or save snapshots with a sealift that was built without FIPS=1"
 	case Secrets:
-		return "secretbox, which encrypts Secrets in etcd,", "XSalsa20 and Poly1305", "encrypt the disk of etcd with approved algorithms, and leave kubernetes.encryptSecrets and kubernetes.cisCompliance out of the Installer"
+		return "secretbox, which encrypts Secrets in etcd,", "XSalsa20 and Poly1305", "encrypt the disk of etcd with approved algorithms, and leave kubernetes.encryptSecrets and kubernetes.cisCompliance out of the Installer, or write encryptSecrets: false beside hardening"
 	case PrivateKeys:
 		return "cosign's format for private keys", "scrypt, XSalsa20 and Poly1305",
 			"use a key without a passphrase on a disk that is encrypted with approved algorithms: openssl ecparam -genkey -name prime256v1 -noout"

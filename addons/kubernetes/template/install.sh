@@ -39,11 +39,13 @@ kubernetes_kubelet_unit() {
     fi
 }
 
-# kubernetes_audit DIR: the API server does not start without the policy that its manifest names.
+# kubernetes_audit DIR: the API server does not start without the files that its manifest names. It reads admission.yaml in a cluster
+# whose Installer said hardening: strict when it was made.
 kubernetes_audit() {
     [ -n "$MASTER" ] || return 0
     mkdir -p /etc/kubernetes
     install -m 0600 "$1/audit.yaml" /etc/kubernetes/audit.yaml
+    install -m 0600 "$1/admission.yaml" /etc/kubernetes/admission.yaml
     install -d -m 0700 /var/log/apiserver
 }
 
@@ -83,6 +85,13 @@ kubernetes_kernel() {
 	net.ipv4.conf.default.forwarding = 1
 	net.bridge.bridge-nf-call-iptables = 1
 	net.bridge.bridge-nf-call-ip6tables = 1
+	# what the kubelet sets when it starts; with hardening: strict it wants to find them, and fails if it does not
+	-vm.overcommit_memory = 1
+	-vm.panic_on_oom = 0
+	-kernel.panic = 10
+	-kernel.panic_on_oops = 1
+	-kernel.keys.root_maxkeys = 1000000
+	-kernel.keys.root_maxbytes = 25000000
 	SETTINGS
     if [ -n "$IPV6_ONLY${POD_CIDR6:-}" ]; then
         # a host that forwards no longer listens to routers that announce its address and its routes, unless told to

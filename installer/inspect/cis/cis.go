@@ -1,4 +1,4 @@
-// Package cis compares a running node with the CIS Kubernetes Benchmark 1.8: control plane, etcd, node and policies.
+// Package cis compares a running node with an edition of the CIS Kubernetes Benchmark: control plane, etcd, node and policies.
 //
 // It reads files, modes and owners on the node, and asks the API of the cluster. It changes nothing, and needs only the
 // cluster's network. The numbers are the benchmark's; the words are ours.
@@ -12,11 +12,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
-
-// Benchmark names the benchmark of a node.
-const Benchmark = "CIS Kubernetes Benchmark 1.8"
 
 // Status is how a check ended.
 type Status string
@@ -35,13 +33,19 @@ type Result struct {
 	Status Status `json:"status"`
 	Found  string `json:"found,omitempty"`  // the value on this node
 	Reason string `json:"reason,omitempty"` // why it is not met, or not applicable
+	// Unchecked marks a result that is not applicable because nothing was compared: people decide about it, or another node knows.
+	Unchecked bool `json:"-"`
 }
 
 // Report has the results in the order of their numbers.
 type Report struct {
-	Benchmark string   `json:"benchmark"`
-	Node      string   `json:"node"`
-	Results   []Result `json:"results"`
+	Benchmark  string   `json:"benchmark"`
+	Note       string   `json:"note,omitempty"` // that the benchmark was written for other releases of Kubernetes
+	Node       string   `json:"node"`
+	Kubernetes string   `json:"kubernetes"` // the version of the node
+	Results    []Result `json:"results"`
+
+	Edition Edition `json:"-"`
 }
 
 // Count counts the results with a status.
@@ -56,21 +60,29 @@ func (r Report) Count(s Status) (n int) {
 
 // Host is the subject of a report.
 type Host struct {
-	Name   string
-	Rootfs string               // folder with the files of the host; "" for this host
-	API    kubernetes.Interface // with the rights of a control plane; nil on a worker
+	Name       string
+	Kubernetes string               // its version, such as 1.37.2
+	Edition    Edition              // the zero Edition is replaced by that of EditionOf
+	Rootfs     string               // folder with the files of the host; "" for this host
+	API        kubernetes.Interface // with the rights of a control plane; nil on a worker
 }
 
 // finding is the result of a check.
 type finding struct {
-	status Status
-	found  string
-	reason string
+	status    Status
+	found     string
+	reason    string
+	unchecked bool
 }
 
-func met(found string) finding            { return finding{status: Met, found: found} }
-func notMet(found, reason string) finding { return finding{NotMet, found, reason} }
+func met(found string) finding { return finding{status: Met, found: found} }
+func notMet(found, reason string) finding {
+	return finding{status: NotMet, found: found, reason: reason}
+}
 func notApplicable(reason string) finding { return finding{status: NotApplicable, reason: reason} }
+func unchecked(reason string) finding {
+	return finding{status: NotApplicable, reason: reason, unchecked: true}
+}
 func judge(ok bool, found, reason string) finding {
 	if ok {
 		return met(found)
@@ -80,28 +92,44 @@ func judge(ok bool, found, reason string) finding {
 
 // check is a row of the benchmark. Why replaces the reason if the check is not met.
 type check struct {
-	id, title string
-	find      func(context.Context, *facts) (finding, error)
-	why       string
+	id    string // its number in editions from 1.12 on; "" if they do not have it
+	was   string // its number in edition 1.8, if that is another one; notIn18 if it does not have it
+	title string
+	find  func(context.Context, *facts) (finding, error)
+	why   string
+}
+
+// checks returns those of all editions.
+func checks() []check {
+	return slices.Concat(controlPlaneFiles(), apiServer(), controllers(), etcd(), controlPlaneConfiguration(), nodeFiles(), kubelet(), kubeProxy(),
+		access(), podSecurity(), policies())
 }
 
 // Look makes the report of a host.
 func Look(ctx context.Context, h Host) (Report, error) {
-	r := Report{Benchmark: Benchmark, Node: h.Name, Results: []Result{}}
+	if h.Edition == (Edition{}) {
+		h.Edition = EditionOf(h.Kubernetes)
+	}
+	r := Report{Benchmark: h.Edition.Name(), Note: h.Edition.Note(h.Kubernetes), Node: h.Name, Kubernetes: h.Kubernetes, Results: []Result{}, Edition: h.Edition}
 	f, err := read(h)
 	if err != nil {
 		return r, err
 	}
-	for _, c := range slices.Concat(controlPlaneFiles(), apiServer(), controllers(), etcd(), controlPlaneConfiguration(), nodeFiles(), kubelet(), access(), podSecurity(), policies()) {
+	for _, c := range checks() {
+		id := h.Edition.number(c)
+		if id == "" {
+			continue
+		}
 		found, err := c.find(ctx, f)
 		if err != nil {
-			return r, fmt.Errorf("check %s: %w", c.id, err)
+			return r, fmt.Errorf("check %s: %w", id, err)
 		}
 		if found.status == NotMet && c.why != "" {
 			found.reason = c.why
 		}
-		r.Results = append(r.Results, Result{ID: c.id, Title: c.title, Status: found.status, Found: found.found, Reason: found.reason})
+		r.Results = append(r.Results, Result{ID: id, Title: c.title, Status: found.status, Found: found.found, Reason: found.reason, Unchecked: found.unchecked})
 	}
+	slices.SortFunc(r.Results, func(a, b Result) int { return catalog.CompareVersions(a.ID, b.ID) })
 	return r, nil
 }
 

@@ -37,14 +37,15 @@ func controlPlaneFiles() []check {
 		{id: "1.1.11", title: "etcd's data folder is for its owner alone", find: onControlPlane(mode(0o700, "/var/lib/etcd"))},
 		{id: "1.1.12", title: "etcd's data belongs to a user of its own", find: onControlPlane(etcdUser),
 			why: "kubeadm runs etcd as root; nobody else can read the folder"},
-		{id: "1.1.13", title: "admin.conf is for root alone", find: onControlPlane(mode(0o600, configurations+"admin.conf"))},
-		{id: "1.1.14", title: "admin.conf belongs to root", find: onControlPlane(owner(configurations + "admin.conf"))},
+		{id: "1.1.13", title: "Credentials of administrators are for root alone", find: onControlPlane(mode(0o600, configurations+"admin.conf", configurations+"super-admin.conf"))},
+		{id: "1.1.14", title: "Credentials of administrators belong to root", find: onControlPlane(owner(configurations+"admin.conf", configurations+"super-admin.conf"))},
 		{id: "1.1.15", title: "scheduler.conf is for root alone", find: onControlPlane(mode(0o600, configurations+"scheduler.conf"))},
 		{id: "1.1.16", title: "scheduler.conf belongs to root", find: onControlPlane(owner(configurations + "scheduler.conf"))},
 		{id: "1.1.17", title: "controller-manager.conf is for root alone", find: onControlPlane(mode(0o600, configurations+"controller-manager.conf"))},
 		{id: "1.1.18", title: "controller-manager.conf belongs to root", find: onControlPlane(owner(configurations + "controller-manager.conf"))},
 		{id: "1.1.19", title: "The folder of keys and all in it belongs to root", find: onControlPlane(owner(keys + "/**"))},
-		{id: "1.1.20", title: "Certificates are for root alone", find: onControlPlane(mode(0o600, keys+"/*.crt", keys+"/etcd/*.crt"))},
+		{id: "1.1.20", was: notIn18, title: "Certificates are changed by root alone", find: onControlPlane(mode(0o644, keys+"/*.crt", keys+"/etcd/*.crt"))},
+		{was: "1.1.20", title: "Certificates are for root alone", find: onControlPlane(mode(0o600, keys+"/*.crt", keys+"/etcd/*.crt"))},
 		{id: "1.1.21", title: "Keys are for root alone", find: onControlPlane(mode(0o600, keys+"/*.key", keys+"/etcd/*.key"))},
 	}
 }
@@ -74,32 +75,34 @@ func apiServer() []check {
 		{id: "1.2.7", title: "Kubelets see what concerns their own node (Node authorization)", find: flag(server, "authorization-mode", has("Node"))},
 		{id: "1.2.8", title: "Rights are given by roles (RBAC)", find: flag(server, "authorization-mode", has("RBAC"))},
 		{id: "1.2.9", title: "The rate of events is limited (EventRateLimit)", find: flag(server, plugins, has("EventRateLimit")),
-			why: "the plugin is in its alpha stage and wants limits that fit the cluster; the API server's own fairness limits clients"},
+			why: "the plugin is in its alpha stage and wants limits that fit the cluster; kubernetes.hardening sets some, and the API server's own fairness limits clients"},
 		{id: "1.2.10", title: "Not every object is admitted", find: flag(server, plugins, lacks("AlwaysAdmit"))},
 		{id: "1.2.11", title: "Images are always pulled (AlwaysPullImages)", find: flag(server, plugins, has("AlwaysPullImages")),
 			why: "behind an air gap there is no registry to pull from: images come with the bundle, checked against its index"},
-		{id: "1.2.12", title: "Contexts of pods are denied where no policy is in force (SecurityContextDeny)", find: func(context.Context, *facts) (finding, error) {
+		{was: "1.2.12", title: "Contexts of pods are denied where no policy is in force (SecurityContextDeny)", find: func(context.Context, *facts) (finding, error) {
 			return notApplicable("Kubernetes 1.30 removed the plugin; Pod Security admission took its place, see 5.2"), nil
 		}},
-		{id: "1.2.13", title: "Pods get service accounts", find: flag(server, "disable-admission-plugins", lacks("ServiceAccount"))},
-		{id: "1.2.14", title: "Nothing is made in namespaces that end", find: flag(server, "disable-admission-plugins", lacks("NamespaceLifecycle"))},
-		{id: "1.2.15", title: "Kubelets change their own node and pods alone (NodeRestriction)", find: flag(server, plugins, has("NodeRestriction"))},
-		{id: "1.2.16", title: "The API server has no profiling", find: flag(server, "profiling", is("false"))},
-		{id: "1.2.17", title: "There is an audit log", find: flag(server, "audit-log-path", given())},
-		{id: "1.2.18", title: "The audit log is kept for 30 days", find: flag(server, "audit-log-maxage", atLeast(30))},
-		{id: "1.2.19", title: "10 files of the audit log are kept", find: flag(server, "audit-log-maxbackup", atLeast(10))},
-		{id: "1.2.20", title: "A file of the audit log may have 100 MB", find: flag(server, "audit-log-maxsize", atLeast(100))},
-		{id: "1.2.21", title: "Requests end in time", find: flag(server, "request-timeout", isNot("0"))},
-		{id: "1.2.22", title: "Tokens of removed service accounts are refused", find: flag(server, "service-account-lookup", isOrUnset("true"))},
-		{id: "1.2.23", title: "Tokens of service accounts are verified with a key of their own", find: flag(server, "service-account-key-file", given())},
-		{id: "1.2.24", title: "The API server shows etcd a certificate", find: both(server, "etcd-certfile", "etcd-keyfile")},
-		{id: "1.2.25", title: "The API server serves TLS", find: both(server, "tls-cert-file", "tls-private-key-file")},
-		{id: "1.2.26", title: "Certificates of clients are verified", find: flag(server, "client-ca-file", given())},
-		{id: "1.2.27", title: "The API server verifies etcd's certificate", find: flag(server, "etcd-cafile", given())},
-		{id: "1.2.28", title: "Secrets are encrypted in etcd", find: flag(server, "encryption-provider-config", given()),
-			why: "new clusters encrypt Secrets with kubernetes.encryptSecrets or cisCompliance; 'sealift certs rotate-encryption' turns it on in one that runs"},
-		{id: "1.2.29", title: "The encryption in etcd is a strong one", find: onControlPlane(encryption)},
-		{id: "1.2.30", title: "The API server accepts strong TLS suites only", find: flag(server, "tls-cipher-suites", strongOnly())},
+		{id: "1.2.12", was: "1.2.13", title: "Pods get service accounts", find: flag(server, "disable-admission-plugins", lacks("ServiceAccount"))},
+		{id: "1.2.13", was: "1.2.14", title: "Nothing is made in namespaces that end", find: flag(server, "disable-admission-plugins", lacks("NamespaceLifecycle"))},
+		{id: "1.2.14", was: "1.2.15", title: "Kubelets change their own node and pods alone (NodeRestriction)", find: flag(server, plugins, has("NodeRestriction"))},
+		{id: "1.2.15", was: "1.2.16", title: "The API server has no profiling", find: flag(server, "profiling", is("false"))},
+		{id: "1.2.16", was: "1.2.17", title: "There is an audit log", find: flag(server, "audit-log-path", given())},
+		{id: "1.2.17", was: "1.2.18", title: "The audit log is kept for 30 days", find: flag(server, "audit-log-maxage", atLeast(30))},
+		{id: "1.2.18", was: "1.2.19", title: "10 files of the audit log are kept", find: flag(server, "audit-log-maxbackup", atLeast(10))},
+		{id: "1.2.19", was: "1.2.20", title: "A file of the audit log may have 100 MB", find: flag(server, "audit-log-maxsize", atLeast(100))},
+		{id: "1.2.20", was: "1.2.21", title: "Requests end in time", find: flag(server, "request-timeout", isNot("0"))},
+		{id: "1.2.21", was: "1.2.22", title: "Tokens of removed service accounts are refused", find: flag(server, "service-account-lookup", isOrUnset("true"))},
+		{id: "1.2.22", was: "1.2.23", title: "Tokens of service accounts are verified with a key of their own", find: flag(server, "service-account-key-file", given())},
+		{id: "1.2.23", was: "1.2.24", title: "The API server shows etcd a certificate", find: both(server, "etcd-certfile", "etcd-keyfile")},
+		{id: "1.2.24", was: "1.2.25", title: "The API server serves TLS", find: both(server, "tls-cert-file", "tls-private-key-file")},
+		{id: "1.2.25", was: "1.2.26", title: "Certificates of clients are verified", find: flag(server, "client-ca-file", given())},
+		{id: "1.2.26", was: "1.2.27", title: "The API server verifies etcd's certificate", find: flag(server, "etcd-cafile", given())},
+		{id: "1.2.27", was: "1.2.28", title: "Secrets are encrypted in etcd", find: flag(server, "encryption-provider-config", given()),
+			why: "new clusters encrypt Secrets with kubernetes.encryptSecrets, cisCompliance or hardening; 'sealift certs rotate-encryption' turns it on in one that runs"},
+		{id: "1.2.28", was: "1.2.29", title: "The encryption in etcd is a strong one", find: onControlPlane(encryption)},
+		{id: "1.2.29", was: "1.2.30", title: "The API server accepts strong TLS suites only", find: flag(server, "tls-cipher-suites", strongOnly())},
+		{id: "1.2.30", was: notIn18, title: "Tokens of pods end after an hour", find: flag(server, "service-account-extend-token-expiration", is("false")),
+			why: "the API server accepts them for a year, for programs that never read a new one; kubernetes.cisCompliance ends that in a new cluster"},
 	}
 }
 
@@ -119,7 +122,7 @@ func authorization(_ context.Context, f *facts) (finding, error) {
 func encryption(_ context.Context, f *facts) (finding, error) {
 	name := f.flags[server]["encryption-provider-config"]
 	if name == "" {
-		return notApplicable("nothing is encrypted, see 1.2.28"), nil
+		return notApplicable("Secrets are not encrypted"), nil
 	}
 	text, err := regularfile.ReadFile(f.path(name))
 	if err != nil {

@@ -2,6 +2,12 @@ package cis
 
 import (
 	"context"
+	"fmt"
+	"net"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
@@ -19,7 +25,8 @@ func nodeFiles() []check {
 		{id: "4.1.4", title: "kube-proxy's kubeconfig belongs to root", find: proxy},
 		{id: "4.1.5", title: "The kubelet's kubeconfig is for root alone", find: mode(0o600, kubeadm.KubeletKubeconfig)},
 		{id: "4.1.6", title: "The kubelet's kubeconfig belongs to root", find: owner(kubeadm.KubeletKubeconfig)},
-		{id: "4.1.7", title: "The CA of the kubelet's clients is for root alone", find: mode(0o600, keys+"/ca.crt")},
+		{id: "4.1.7", was: notIn18, title: "The CA of the kubelet's clients is changed by root alone", find: mode(0o644, keys+"/ca.crt")},
+		{was: "4.1.7", title: "The CA of the kubelet's clients is for root alone", find: mode(0o600, keys+"/ca.crt")},
 		{id: "4.1.8", title: "The CA of the kubelet's clients belongs to root", find: owner(keys + "/ca.crt")},
 		{id: "4.1.9", title: "The kubelet's configuration is for root alone", find: mode(0o600, kubeadm.KubeletConfig)},
 		{id: "4.1.10", title: "The kubelet's configuration belongs to root", find: owner(kubeadm.KubeletConfig)},
@@ -45,7 +52,34 @@ func kubelet() []check {
 		{id: "4.2.11", title: "The kubelet's serving certificate rotates", find: setting("rotate-server-certificates", "serverTLSBootstrap", is("true"))},
 		{id: "4.2.12", title: "The kubelet accepts strong TLS suites only", find: setting("tls-cipher-suites", "tlsCipherSuites", strongOnly())},
 		{id: "4.2.13", title: "Pods may have a limited number of processes", find: setting("pod-max-pids", "podPidsLimit", atLeast(1))},
+		{id: "4.2.14", was: notIn18, title: "Pods get the runtime's seccomp profile (seccompDefault)", find: setting("seccomp-default", "seccompDefault", is("true"))},
 	}
+}
+
+// kubeProxy is section 4.3.
+func kubeProxy() []check {
+	return []check{{id: "4.3.1", was: notIn18, title: "kube-proxy serves metrics on the host alone", find: fromAPI(proxyMetrics)}}
+}
+
+// proxyMetrics reads the configuration that kubeadm gives to the kube-proxy of all nodes.
+func proxyMetrics(ctx context.Context, f *facts) (finding, error) {
+	const name, file = "kube-proxy", "config.conf"
+	settings, err := f.API.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return notApplicable("this cluster has no kube-proxy of kubeadm"), nil
+	}
+	if err != nil {
+		return finding{}, err
+	}
+	var config struct {
+		Address string `json:"metricsBindAddress"`
+	}
+	if err := yaml.Unmarshal([]byte(settings.Data[file]), &config); err != nil {
+		return finding{}, fmt.Errorf("%s of ConfigMap %s in kube-system: %w", file, name, err)
+	}
+	host, _, err := net.SplitHostPort(config.Address)
+	ok := config.Address == "" || err == nil && net.ParseIP(host).IsLoopback()
+	return judge(ok, "metricsBindAddress="+config.Address, "it must be an address of the host alone, such as 127.0.0.1:10249, or left out"), nil
 }
 
 // neverIdle requires streams to time out. kubeadm writes 0s for the default of four hours.

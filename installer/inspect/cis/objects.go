@@ -39,7 +39,7 @@ type binding struct {
 func fromAPI(find func(context.Context, *facts) (finding, error)) func(context.Context, *facts) (finding, error) {
 	return func(ctx context.Context, f *facts) (finding, error) {
 		if f.API == nil {
-			return notApplicable("the API tells it to control planes alone: run the command there"), nil
+			return unchecked("the API tells it to control planes alone: run the command there"), nil
 		}
 		if f.objects == nil {
 			read, err := readObjects(ctx, f.API)

@@ -1,6 +1,7 @@
 package cis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +12,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // access is section 5.1.
@@ -133,20 +137,24 @@ func podSecurity() []check {
 		{id: "5.2.6", title: "No gain of rights", find: fromAPI(levels(strict))},
 		{id: "5.2.7", title: "No containers as root", find: fromAPI(levels(strict))},
 		{id: "5.2.8", title: "No raw sockets", find: fromAPI(levels(strict))},
-		{id: "5.2.9", title: "No added capabilities", find: fromAPI(levels(strict))},
-		{id: "5.2.10", title: "No capabilities at all", find: fromAPI(levels(strict))},
-		{id: "5.2.11", title: "No processes of Windows hosts", find: fromAPI(levels(most))},
-		{id: "5.2.12", title: "No folders of the host", find: fromAPI(levels(most))},
-		{id: "5.2.13", title: "No ports of the host", find: fromAPI(levels(most))},
+		{was: "5.2.9", title: "No added capabilities", find: fromAPI(levels(strict))},
+		{id: "5.2.9", was: "5.2.10", title: "No capabilities at all", find: fromAPI(levels(strict))},
+		{id: "5.2.10", was: "5.2.11", title: "No processes of Windows hosts", find: fromAPI(levels(most))},
+		{id: "5.2.11", was: "5.2.12", title: "No folders of the host", find: fromAPI(levels(most))},
+		{id: "5.2.12", was: "5.2.13", title: "No ports of the host", find: fromAPI(levels(most))},
 	}
 }
 
 // levels requires every namespace of users to enforce one of these levels.
 func levels(wanted []string) func(context.Context, *facts) (finding, error) {
 	return func(_ context.Context, f *facts) (finding, error) {
+		standard, err := f.defaultLevel()
+		if err != nil {
+			return finding{}, err
+		}
 		var found []string
 		for _, n := range f.objects.namespaces {
-			if level := n.Labels["pod-security.kubernetes.io/enforce"]; !system(n.Name) && !slices.Contains(wanted, level) {
+			if level := cmp.Or(n.Labels["pod-security.kubernetes.io/enforce"], standard); !system(n.Name) && !slices.Contains(wanted, level) {
 				found = append(found, n.Name)
 			}
 		}
@@ -157,13 +165,40 @@ func levels(wanted []string) func(context.Context, *facts) (finding, error) {
 	}
 }
 
+// defaultLevel returns the level of namespaces without a label, which the API server reads from a file; "" if it has none.
+func (f *facts) defaultLevel() (string, error) {
+	name := f.flags[server]["admission-control-config-file"]
+	if name == "" {
+		return "", nil
+	}
+	text, err := regularfile.ReadFile(f.path(name))
+	if err != nil {
+		return "", err
+	}
+	var config struct {
+		Plugins []struct {
+			Name          string
+			Configuration struct{ Defaults struct{ Enforce string } }
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	for _, p := range config.Plugins {
+		if p.Name == "PodSecurity" {
+			return p.Configuration.Defaults.Enforce, nil
+		}
+	}
+	return "", nil
+}
+
 // enforcers are pods that enforce NetworkPolicies, by the beginnings of their names.
 var enforcers = []string{"calico-node", "cilium", "antrea-agent", "weave-net", "kube-router", "canal", "ovnkube", "kube-network-policies", "kindnet"}
 
-// policies is sections 5.3 to 5.7.
+// policies is sections 5.3 to 5.6.
 func policies() []check {
 	judgement := func(reason string) func(context.Context, *facts) (finding, error) {
-		return func(context.Context, *facts) (finding, error) { return notApplicable(reason), nil }
+		return func(context.Context, *facts) (finding, error) { return unchecked(reason), nil }
 	}
 	return []check{
 		{id: "5.3.1", title: "The pod network enforces NetworkPolicies", find: fromAPI(func(_ context.Context, f *facts) (finding, error) {
@@ -179,10 +214,10 @@ func policies() []check {
 		{id: "5.4.2", title: "Secrets lie in a store of their own", find: judgement("people have to decide about it; nothing in the cluster says so")},
 		{id: "5.5.1", title: "Images are admitted by their origin (ImagePolicyWebhook)", find: flag(server, "enable-admission-plugins", has("ImagePolicyWebhook")),
 			why: "it needs a service that answers; images come with the bundle, whose signed index has their digests"},
-		{id: "5.7.1", title: "Namespaces are boundaries of administration", find: judgement("people have to decide which boundaries there are")},
-		{id: "5.7.2", title: "Pods have the runtime's seccomp profile", find: fromAPI(seccomp)},
-		{id: "5.7.3", title: "Pods and containers have a security context", find: fromAPI(securityContexts)},
-		{id: "5.7.4", title: "The namespace default is empty", find: fromAPI(func(_ context.Context, f *facts) (finding, error) {
+		{id: "5.6.1", was: "5.7.1", title: "Namespaces are boundaries of administration", find: judgement("people have to decide which boundaries there are")},
+		{id: "5.6.2", was: "5.7.2", title: "Pods have the runtime's seccomp profile", find: fromAPI(seccomp)},
+		{id: "5.6.3", was: "5.7.3", title: "Pods and containers have a security context", find: fromAPI(securityContexts)},
+		{id: "5.6.4", was: "5.7.4", title: "The namespace default is empty", find: fromAPI(func(_ context.Context, f *facts) (finding, error) {
 			return none("pod", f.podNames(func(p corev1.Pod) bool { return p.Namespace == metav1.NamespaceDefault })), nil
 		})},
 	}
