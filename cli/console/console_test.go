@@ -61,7 +61,7 @@ func TestTokenLogsIn(t *testing.T) {
 func TestSessionsAreListedAndRevoked(t *testing.T) {
 	root := on(t)
 	sessions := service.Home{Root: root}.Sessions()
-	_, made, err := sessions.Begin(access.Token{Name: "jane", Role: access.Viewer}, "192.0.2.1")
+	_, made, err := sessions.Begin(access.Person{Name: "jane", Role: access.Viewer}, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/assets"
 	"github.com/sealift/sealift/internal/connlimit"
@@ -32,6 +33,7 @@ type Options struct {
 	Settings command.Settings
 	Tokens   access.Tokens
 	Sessions access.Sessions
+	Issuer   *oidc.Client // logs people in, too; nil for logins by token only
 	// Uploads says where uploaded bundles lie, and how much space there is. The pages fill in the rest.
 	Uploads upload.Options
 	// Background runs what outlives the console.
@@ -53,6 +55,7 @@ type Site struct {
 	jobs      *command.Jobs
 	spool     *upload.Spool
 	attempts  *access.Attempts
+	flows     *access.Attempts // of logins by an issuer: they keep nobody with a token out
 	streams   chan struct{}
 	crossSite *http.CrossOriginProtection
 	templates *template.Template
@@ -65,7 +68,7 @@ var files embed.FS
 // New makes the pages. Actions end with ctx.
 func New(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{
-		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
+		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), flows: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
 		crossSite: http.NewCrossOriginProtection(),
 	}
 	s.jobs = command.NewJobs(o.Program, o.Now, s.jobEnded)

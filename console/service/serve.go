@@ -94,8 +94,12 @@ func (s Server) prepare(ctx context.Context) (*page.Site, *http.Server, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	issuer, err := s.Settings.issuer()
+	if err != nil {
+		return nil, nil, err
+	}
 	site, err := page.New(ctx, page.Options{
-		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Uploads: s.Home.uploads(), Background: s.Home.runner(s.Log), Audit: s.Home.Audit(), Refused: s.Home.refused(),
+		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Issuer: issuer, Uploads: s.Home.uploads(), Background: s.Home.runner(s.Log), Audit: s.Home.Audit(), Refused: s.Home.refused(),
 		Host: s.Settings.answersTo(s.Log), Node: host, Log: s.Log, Now: time.Now,
 	})
 	return site, &http.Server{
