@@ -106,6 +106,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"--listen":      {"--listen", "6446"},
 		"--private-key": {"--certificate", "/a"},
 		"--bundles":     {"--bundles", "bundles"},
+		"--oidc-url":    {"--oidc-client-id", "console", "--oidc-url", "http://console.example"},
+		"--oidc-client": {"--oidc-issuer", "https://login.example.org"},
 	} {
 		if code, _, said := run(t, append([]string{"on", "--plan", "--root", t.TempDir()}, args...)...); code != app.ExitUsage || !strings.Contains(said, says) {
 			t.Errorf("%v: %d %s", args, code, said)
