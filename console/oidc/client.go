@@ -34,11 +34,16 @@ const (
 // ErrUnavailable means that nobody can log in by the issuer now. Logins by tokens do not need it.
 var ErrUnavailable = errors.New("the issuer cannot be used")
 
-// ErrRefused means that the person is not logged in.
-var ErrRefused = errors.New("the login is refused")
+// Refused is why the issuer's answer logs nobody in.
+type Refused struct{ Reason string }
+
+// Error implements error.
+func (r Refused) Error() string { return r.Reason }
+
+func refused(format string, args ...any) error { return Refused{fmt.Sprintf(format, args...)} }
 
 // ErrNoFlow is the answer to whoever comes back without having begun here. It does not say why.
-var ErrNoFlow = fmt.Errorf("%w: it did not begin in this browser, it was used, or it is older than 10 minutes; begin again", ErrRefused)
+var ErrNoFlow = refused("the login did not begin in this browser, it was used, or it is older than 10 minutes; begin again")
 
 // Client logs people in. Its methods may be called from several goroutines.
 type Client struct {
@@ -161,7 +166,7 @@ func (c *Client) take(secret, state string) (flow, bool) {
 }
 
 // Finish ends a login with the answer that the browser brings from the issuer. secret is the browser's cookie. The error is ErrNoFlow,
-// ErrRefused or ErrUnavailable.
+// another Refused, or ErrUnavailable.
 func (c *Client) Finish(ctx context.Context, secret string, answer url.Values) (access.Person, error) {
 	f, ok := c.take(secret, answer.Get("state"))
 	if !ok {
@@ -181,7 +186,7 @@ func (c *Client) Finish(ctx context.Context, secret string, answer url.Values) (
 		return access.Person{}, err
 	}
 	if !access.SameToken(token.Nonce, f.nonce) {
-		return access.Person{}, fmt.Errorf("%w: the ID token is for another login: its nonce differs", ErrRefused)
+		return access.Person{}, refused("the ID token is for another login: its nonce differs")
 	}
 	return c.person(token)
 }
@@ -190,11 +195,11 @@ func (c *Client) Finish(ctx context.Context, secret string, answer url.Values) (
 func (f flow) code(answer url.Values) (string, error) {
 	switch by, given := answer.Get("iss"), answer.Has("iss"); {
 	case (given || f.provider.namesItself) && by != f.provider.of.URL:
-		return "", fmt.Errorf("%w: the answer is of another issuer, %q", ErrRefused, shown(by))
+		return "", refused("the answer is of another issuer, %q", shown(by))
 	case answer.Has("error"):
-		return "", fmt.Errorf("%w: the issuer says %s", ErrRefused, shown(answer.Get("error")+" "+answer.Get("error_description")))
+		return "", refused("the issuer says %s", shown(answer.Get("error")+" "+answer.Get("error_description")))
 	case len(answer["code"]) != 1 || answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
-		return "", fmt.Errorf("%w: the answer of the issuer has no code", ErrRefused)
+		return "", refused("the answer of the issuer has no code")
 	}
 	return answer.Get("code"), nil
 }

@@ -147,20 +147,20 @@ func (c *Client) exchange(ctx context.Context, p *provider, code, verifier strin
 	var answered *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &answered) && answered.Response.StatusCode < http.StatusInternalServerError:
-		return nil, fmt.Errorf("%w: the issuer does not accept the code or the client: %s %s", ErrRefused, answered.Response.Status, shown(answered.ErrorCode))
+		return nil, refused("the issuer does not accept the code or the client: %s %s", answered.Response.Status, shown(answered.ErrorCode))
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", ErrUnavailable, shown(err.Error()))
 	}
 	text, _ := tokens.Extra("id_token").(string)
 	switch {
 	case text == "":
-		return nil, fmt.Errorf("%w: the issuer sent no ID token", ErrRefused)
+		return nil, refused("the issuer sent no ID token")
 	case len(text) > maxToken:
-		return nil, fmt.Errorf("%w: the ID token has %d bytes, more than %d; have the issuer send fewer groups", ErrRefused, len(text), maxToken)
+		return nil, refused("the ID token has %d bytes, more than %d; have the issuer send fewer groups", len(text), maxToken)
 	}
 	token, err := p.verifier.Verify(ctx, text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the ID token is not valid: %s", ErrRefused, shown(err.Error()))
+		return nil, refused("the ID token is not valid: %s", shown(err.Error()))
 	}
 	return token, nil
 }

@@ -25,26 +25,26 @@ func (c *Client) person(token *oidc.IDToken) (p access.Person, err error) {
 	}
 	claims := map[string]any{}
 	if err := token.Claims(&claims); err != nil {
-		return p, fmt.Errorf("%w: the ID token is not valid: %s", ErrRefused, shown(err.Error()))
+		return p, refused("the ID token is not valid: %s", shown(err.Error()))
 	}
 	err = errors.Join(c.checkParties(token, claims["azp"]), c.checkTime(token.IssuedAt))
 	if err == nil && token.Issuer != i.URL {
 		err = fmt.Errorf("%s is not the issuer of this console any more", token.Issuer)
 	}
 	if err != nil {
-		return p, fmt.Errorf("%w: %w", ErrRefused, err)
+		return p, Refused{err.Error()}
 	}
 	name, groups, err := names(i, claims)
 	if err == nil && !plain(token.Subject) {
 		err = errors.New("the ID token has no subject of 1 to 255 visible characters")
 	}
 	if err != nil {
-		return p, fmt.Errorf("%w: %w", ErrRefused, err)
+		return p, Refused{err.Error()}
 	}
 	p = access.Person{Name: name, Issuer: token.Issuer, Subject: token.Subject}
 	p.Role, p.Group = roleOf(o, groups)
 	if p.Role == "" {
-		return p, fmt.Errorf("%w: %s has no role: kubernetes.oidc of the Installer names none of the %d groups of this person in admins, operators or viewers", ErrRefused, p.Name, len(groups))
+		return p, refused("%s has no role: kubernetes.oidc of the Installer names none of the %d groups of this person in admins, operators or viewers", p.Name, len(groups))
 	}
 	return p, nil
 }

@@ -29,18 +29,18 @@ func TestBrowserLogsInAtIssuer(t *testing.T) {
 	c.options.Host = func(name string) bool { return name == "localhost" }
 	c.restart()
 	ctx := chromium(t)
-	logIn := func(name, password, until string, then ...chromedp.Action) {
+	logIn := func(name, password, until string) {
 		t.Helper()
-		actions := []chromedp.Action{chromedp.Navigate(c.URL + "/login"), chromedp.WaitVisible(`form[action="/login/oidc"] button`, chromedp.ByQuery)}
-		actions = append(actions, then...)
-		actions = append(actions, chromedp.Click(`form[action="/login/oidc"] button`, chromedp.ByQuery), chromedp.WaitVisible("#username", chromedp.ByQuery),
+		const button = `form[action="/login/oidc"] button`
+		err := chromedp.Run(ctx,
+			chromedp.Navigate(c.URL+"/login"), chromedp.WaitVisible(button, chromedp.ByQuery), chromedp.Click(button, chromedp.ByQuery), chromedp.WaitVisible("#username", chromedp.ByQuery),
 			chromedp.SendKeys("#username", name, chromedp.ByQuery), chromedp.SendKeys("#password", password+"\n", chromedp.ByQuery), chromedp.WaitVisible(until, chromedp.ByQuery))
-		if err := chromedp.Run(ctx, actions...); err != nil {
+		if err != nil {
 			t.Fatalf("log in as %s: %v", name, err)
 		}
 	}
 	var problem, who, at string
-	logIn("gast", "of-nobody", ".problem", screenshot("console-login.png"))
+	logIn("gast", "of-nobody", ".problem")
 	browser.Accessible(ctx, t)
 	if err := chromedp.Run(ctx, chromedp.Text(".problem", &problem, chromedp.ByQuery)); err != nil || !strings.Contains(problem, "oidc:gast has no role") {
 		t.Errorf("without a role: %q, %v", problem, err)

@@ -69,7 +69,7 @@ func (s *Site) finishLogin(w http.ResponseWriter, r *http.Request, v visitor) er
 func (s *Site) notLoggedIn(w http.ResponseWriter, r *http.Request, err error) error {
 	reason := string(clean(err.Error()))
 	switch {
-	case errors.Is(err, oidc.ErrRefused):
+	case errors.As(err, new(oidc.Refused)):
 		s.note(s.Refused, r, visitor{}, "login by issuer", "refused", reason)
 		return s.askToken(w, r, http.StatusForbidden, "Not logged in: "+reason+".")
 	case errors.Is(err, oidc.ErrUnavailable):

@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/history"
 	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/assets"
@@ -40,6 +41,8 @@ type Options struct {
 	Background *background.Runner
 	// Audit has logins and actions. Refused has refused logins, which anybody can cause: they must not rotate the audit away.
 	Audit, Refused *audit.Log
+	// History returns what was measured in the last hour; nil for an overview without graphs.
+	History func() []history.Sample
 	// Host reports whether a request may name this host, without its port.
 	Host func(name string) bool
 	Node string // name of the node, for titles
