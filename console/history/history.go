@@ -47,7 +47,7 @@ type Recorder struct {
 func (r *Recorder) Run(ctx context.Context) {
 	var kept []Sample
 	if err := jsonfile.Read(r.File, &kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.Log.Warn("the graphs of the overview begin anew", "error", err) // a damaged file is replaced
+		r.Log.Warn("the graphs of the overview start empty", "error", err) // a damaged file is replaced
 	}
 	r.mu.Lock()
 	r.samples = kept

@@ -126,6 +126,26 @@ func TestGroupsOfIssuerGiveRoles(t *testing.T) {
 	}
 }
 
+// TestCookieOfLoginIsForTheConsole: the cookie comes back from the issuer's site, and goes with the login.
+func TestCookieOfLoginIsForTheConsole(t *testing.T) {
+	c := startWithIssuer(t)
+	p := c.person()
+	_, h, _ := p.post("/login/oidc", p.form("/login"), nil)
+	_, line := cookie(h, oidc.Cookie)
+	for _, want := range []string{"Path=/", "Max-Age=600", "Secure", "HttpOnly", "SameSite=Lax"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("cookie %q lacks %s", line, want)
+		}
+	}
+	_, h, _ = p.get(p.fromIssuer(strings.TrimPrefix(h.Get("Refresh"), "0; url=")))
+	if value, line := cookie(h, oidc.Cookie); value != "" || !strings.Contains(line, "Max-Age=0") {
+		t.Errorf("after the login: %q", line)
+	}
+	if _, line := cookie(h, sessionCookie); !strings.Contains(line, "SameSite=Strict") {
+		t.Errorf("the session: %q", line)
+	}
+}
+
 // TestAuditNamesIssuerAndSubject logs in, starts something, and logs out.
 func TestAuditNamesIssuerAndSubject(t *testing.T) {
 	c := startWithIssuer(t)

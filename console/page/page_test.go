@@ -242,8 +242,8 @@ func TestGraphsHaveWords(t *testing.T) {
 	p := c.as(access.Viewer)
 	_, _, text := p.get("/")
 	for _, want := range []string{
-		"<strong>Size of etcd&#39;s database</strong>: 41.9 MB, between 41.9 MB and 43.5 MB in the last hour", "<strong>Time until the Kubernetes API of this node answers</strong>: 12.5 ms, between 12.5 ms and 21.5 ms",
-		`role="img" aria-labelledby="etcd"`, "<td>no value</td>", "<td>41.9 MB</td>",
+		"<strong>Size of etcd&#39;s database</strong>: 40.0 MiB, between 40.0 MiB and 41.5 MiB in the last hour", "<strong>Time until the Kubernetes API of this node answers</strong>: 12.5 ms, between 12.5 ms and 21.5 ms",
+		`role="img" aria-labelledby="etcd"`, "<td>no value</td>", "<td>40.0 MiB</td>",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the overview lacks %q: %s", want, text)

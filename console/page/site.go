@@ -1,7 +1,7 @@
 // Package page is the web pages of the console: what is wrong on a node and its cluster, with what to do about it, and a few actions.
 //
 // Pages are rendered on the server and work without a script. The package reads nothing itself: it shows what commands print, through
-// package command. Every route passes through one guard, which checks the host, the session, the right and the form.
+// package command, and what package history measured. Every route passes through one guard, which checks the host, the session, the right and the form.
 package page
 
 import (
