@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -75,6 +76,18 @@ func ReadOIDC(value any) (*OIDC, error) {
 		return nil, errors.New(strings.Join(r.mistakes, "; "))
 	}
 	return o, nil
+}
+
+// ParseOIDC reads kubernetes.oidc as JSON, as the cluster and its control planes keep it; an empty text is nil.
+func ParseOIDC(text []byte) (*OIDC, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return nil, err
+	}
+	return ReadOIDC(value)
 }
 
 // oidc checks the option where the document has it.

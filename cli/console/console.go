@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/service"
 	"github.com/sealift/sealift/installer/journal/node"
 )
@@ -79,12 +80,17 @@ The console has a certificate of the cluster's CA, or the one that you name; tho
 answers only to the names and addresses of this host, and to those of --host.
 
 The actions that save and verify snapshots need their keys here, and so do uploads of bundles: who uses the console cannot
-choose them. The firewall of the host is not changed; open the port to the people who need it.`,
+choose them. The firewall of the host is not changed; open the port to the people who need it.
+
+With --oidc-client-id, people also log in at an OpenID Connect issuer. The issuer, its CA, and the groups that get a role are
+kubernetes.oidc of the cluster's Installer: admins are administrators, operators operators, viewers viewers. Tell the issuer the
+redirect URI that this command prints. An empty --oidc-client-id switches these logins off, and ends their sessions.`,
 		Example: `  sealift-console on
   sealift-console on --listen 10.0.0.1:6446 --host console.example.com
   sealift-console on --certificate /etc/ssl/console.crt --private-key /etc/ssl/console.key
   sealift-console on --snapshot-key age1… --bundles /var/lib/bundles
-  sealift-console on --bundle-key /root/release.pub`,
+  sealift-console on --bundle-key /root/release.pub
+  sealift-console on --oidc-client-id sealift-console --oidc-url https://console.example.com:6446`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := asRoot("switch the console on"); err != nil {
@@ -108,7 +114,12 @@ choose them. The firewall of the host is not changed; open the port to the peopl
 	f.StringVar(&s.SnapshotIdentity, "snapshot-identity", "", "file with the private key with which the console verifies snapshots")
 	f.StringVar(&s.Bundles, "bundles", "", "folder with bundles whose upgrades the console plans")
 	f.StringSliceVar(&s.BundleKeys, "bundle-key", nil, "file with a public key that bundles must be signed with; nothing can be uploaded without one; may be repeated")
-	for _, name := range []string{"certificate", "private-key", "snapshot-identity", "bundle-key"} {
+	f.StringVar(&s.OIDC.ClientID, "oidc-client-id", "", "ID of the console at the issuer of kubernetes.oidc, at which people log in, too")
+	f.StringVar(&s.OIDC.ClientSecret, "oidc-client-secret", "", "file with the secret of that client (default: a public client)")
+	f.StringVar(&s.OIDC.Issuer, "oidc-issuer", "", "URL of the issuer, if kubernetes.oidc has several")
+	f.StringVar(&s.OIDC.URL, "oidc-url", "", "address of the console to which the issuer sends people back (default: the first address of the console)")
+	f.StringSliceVar(&s.OIDC.Scopes, "oidc-scope", nil, "another scope to request from the issuer, such as one for groups; may be repeated")
+	for _, name := range []string{"certificate", "private-key", "snapshot-identity", "bundle-key", "oidc-client-secret"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("bundles")
@@ -119,6 +130,9 @@ choose them. The firewall of the host is not changed; open the port to the peopl
 // merged returns the earlier settings, with those that the command line names.
 func merged(cmd *cobra.Command, before, given service.Settings) service.Settings {
 	changed := cmd.Flags().Changed
+	if changed("oidc-client-id") && given.OIDC.ClientID == "" {
+		before.OIDC = oidc.Settings{}
+	}
 	for _, one := range []struct {
 		flag     string
 		from, to *string
@@ -126,6 +140,8 @@ func merged(cmd *cobra.Command, before, given service.Settings) service.Settings
 		{"listen", &given.Listen, &before.Listen}, {"certificate", &given.Certificate, &before.Certificate}, {"private-key", &given.PrivateKey, &before.PrivateKey},
 		{"snapshot-key", &given.SnapshotKey, &before.SnapshotKey}, {"snapshot-store", &given.SnapshotStore, &before.SnapshotStore},
 		{"snapshot-identity", &given.SnapshotIdentity, &before.SnapshotIdentity}, {"bundles", &given.Bundles, &before.Bundles},
+		{"oidc-client-id", &given.OIDC.ClientID, &before.OIDC.ClientID}, {"oidc-client-secret", &given.OIDC.ClientSecret, &before.OIDC.ClientSecret},
+		{"oidc-issuer", &given.OIDC.Issuer, &before.OIDC.Issuer}, {"oidc-url", &given.OIDC.URL, &before.OIDC.URL},
 	} {
 		if changed(one.flag) {
 			*one.to = *one.from
@@ -137,13 +153,17 @@ func merged(cmd *cobra.Command, before, given service.Settings) service.Settings
 	if changed("bundle-key") {
 		before.BundleKeys = given.BundleKeys
 	}
+	if changed("oidc-scope") {
+		before.OIDC.Scopes = given.OIDC.Scopes
+	}
 	return before.Complete()
 }
 
 // switched is the output of 'on'.
 type switched struct {
 	URLs        []string         `json:"urls"`
-	Fingerprint string           `json:"fingerprint"` // SHA-256 of the certificate to recognize in a browser
+	Fingerprint string           `json:"fingerprint"`           // SHA-256 of the certificate to recognize in a browser
+	RedirectURI string           `json:"redirectURI,omitempty"` // of the console, for the issuer
 	Settings    service.Settings `json:"settings"`
 }
 
@@ -163,6 +183,10 @@ func (a commands) on(ctx context.Context, home service.Home, s service.Settings,
 	if err != nil {
 		return err
 	}
+	redirect, err := redirectURI(s)
+	if err != nil {
+		return err
+	}
 	verb := "would serve"
 	if !flags.plan {
 		verb = "serves"
@@ -170,12 +194,24 @@ func (a commands) on(ctx context.Context, home service.Home, s service.Settings,
 			return err
 		}
 	}
-	return a.Print(flags.format, switched{urls, fingerprint, s}, func() error {
+	return a.Print(flags.format, switched{urls, fingerprint, redirect, s}, func() error {
 		fmt.Fprintf(a.Out, "the console %s %s\n", verb, strings.Join(urls, " "))
 		fmt.Fprintf(a.Out, "its certificate is, or is signed by, the one with the SHA-256 fingerprint\n  %s\n", fingerprint)
+		if redirect != "" {
+			fmt.Fprintf(a.Out, "the issuer has to know the redirect URI\n  %s\n", redirect)
+		}
 		_, err := fmt.Fprintln(a.Out, "next: sealift-console token --role viewer")
 		return err
 	})
+}
+
+// redirectURI is what the issuer has to know of the console; "" without logins by an issuer. The cluster must have that issuer.
+func redirectURI(s service.Settings) (string, error) {
+	o, err := s.OpenID()
+	if err != nil || o.ClientID == "" {
+		return "", err
+	}
+	return o.RedirectURI(), o.CheckLogin(node.LoginFile)
 }
 
 func (a commands) offCommand() *cobra.Command {

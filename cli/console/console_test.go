@@ -61,7 +61,7 @@ func TestTokenLogsIn(t *testing.T) {
 func TestSessionsAreListedAndRevoked(t *testing.T) {
 	root := on(t)
 	sessions := service.Home{Root: root}.Sessions()
-	_, made, err := sessions.Begin(access.Token{Name: "jane", Role: access.Viewer}, "192.0.2.1")
+	_, made, err := sessions.Begin(access.Person{Name: "jane", Role: access.Viewer}, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +106,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"--listen":      {"--listen", "6446"},
 		"--private-key": {"--certificate", "/a"},
 		"--bundles":     {"--bundles", "bundles"},
+		"--oidc-url":    {"--oidc-client-id", "console", "--oidc-url", "http://console.example"},
+		"--oidc-client": {"--oidc-issuer", "https://login.example.org"},
 	} {
 		if code, _, said := run(t, append([]string{"on", "--plan", "--root", t.TempDir()}, args...)...); code != app.ExitUsage || !strings.Contains(said, says) {
 			t.Errorf("%v: %d %s", args, code, said)

@@ -94,7 +94,7 @@ func (a commands) printSessions(format string, all []access.Session) error {
 		t := plaintext.NewTable(tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0))
 		t.Println("ID\tNAME\tROLE\tFROM\tBEGAN\tSEEN")
 		for _, s := range all {
-			t.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Name, s.Role, s.From, s.Began.Format(time.RFC3339), s.Seen.Format(time.RFC3339))
+			t.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Who(), s.Role, s.From, s.Began.Format(time.RFC3339), s.Seen.Format(time.RFC3339))
 		}
 		return t.Flush()
 	})
@@ -126,7 +126,7 @@ func (a commands) revokeCommand() *cobra.Command {
 			}
 			for _, s := range ended {
 				delete(wanted, s.ID)
-				e := audit.Entry{Time: time.Now(), Who: cmp.Or(os.Getenv("SUDO_USER"), "root"), From: "this node", What: "end session", Result: "done", Detail: s.Name + " " + s.ID}
+				e := audit.Entry{Time: time.Now(), Who: cmp.Or(os.Getenv("SUDO_USER"), "root"), From: "this node", What: "end session", Result: "done", Detail: s.Who() + " " + s.ID}
 				if err := home.Audit().Write(e); err != nil {
 					return err
 				}

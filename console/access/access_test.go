@@ -67,7 +67,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, session, err := access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.read}.Begin(token, "192.0.2.1")
+	secret, session, err := access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.read}.Begin(token.Person, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestSessionEnds(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			c := newClock()
 			sessions := access.Sessions{Dir: t.TempDir(), Now: c.read}
-			secret, _, err := sessions.Begin(access.Token{Name: "jane", Role: access.Viewer}, "192.0.2.1")
+			secret, _, err := sessions.Begin(access.Person{Name: "jane", Role: access.Viewer}, "192.0.2.1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func TestClockThatIsSetBackEndsTokensAndSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, _, err := sessions.Begin(token, "192.0.2.1")
+	secret, _, err := sessions.Begin(token.Person, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestDamagedSessionKeepsNobodyOut(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("0", 64)+".json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	secret, _, err := sessions.Begin(access.Token{Name: "jane", Role: access.Viewer}, "192.0.2.1")
+	secret, _, err := sessions.Begin(access.Person{Name: "jane", Role: access.Viewer}, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +193,11 @@ func TestDamagedSessionKeepsNobodyOut(t *testing.T) {
 func TestSessionIsRevoked(t *testing.T) {
 	c := newClock()
 	sessions := access.Sessions{Dir: t.TempDir(), Now: c.read}
-	one, first, err := sessions.Begin(access.Token{Name: "jane", Role: access.Viewer}, "192.0.2.1")
+	one, first, err := sessions.Begin(access.Person{Name: "jane", Role: access.Viewer}, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, _, err := sessions.Begin(access.Token{Name: "joe", Role: access.Viewer}, "192.0.2.2")
+	two, _, err := sessions.Begin(access.Person{Name: "joe", Role: access.Viewer}, "192.0.2.2")
 	if err != nil {
 		t.Fatal(err)
 	}

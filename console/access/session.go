@@ -41,9 +41,8 @@ var ErrNoSession = errors.New("the session has ended; log in again")
 
 // Session is one login of a person.
 type Session struct {
-	ID    string    `json:"id"` // names it to administrators; it is not the secret
-	Name  string    `json:"name"`
-	Role  Role      `json:"role"`
+	ID string `json:"id"` // names it to administrators; it is not the secret
+	Person
 	From  string    `json:"from"` // the client's address
 	Began time.Time `json:"began"`
 	Seen  time.Time `json:"seen"` // to 20 seconds
@@ -57,7 +56,7 @@ type Sessions struct {
 }
 
 // Begin makes a session with a new secret, which the person's browser keeps as a cookie.
-func (s Sessions) Begin(t Token, from string) (secret string, made Session, err error) {
+func (s Sessions) Begin(p Person, from string) (secret string, made Session, err error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return "", made, err
 	}
@@ -69,7 +68,7 @@ func (s Sessions) Begin(t Token, from string) (secret string, made Session, err 
 		return "", made, fmt.Errorf("%d sessions are in use, which is the limit; end some with 'sealift-console sessions revoke'", len(all))
 	}
 	secret = rand.Text()
-	made = Session{ID: digest(secret)[:idLength], Name: t.Name, Role: t.Role, From: from, Began: s.Now().UTC(), Seen: s.Now().UTC()}
+	made = Session{ID: digest(secret)[:idLength], Person: p, From: from, Began: s.Now().UTC(), Seen: s.Now().UTC()}
 	if err := jsonfile.Write(s.file(secret), made); err != nil {
 		return "", Session{}, err
 	}

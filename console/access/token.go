@@ -34,8 +34,7 @@ var ErrRefused = errors.New("the token is not valid: it was used, it is older th
 
 // Token is what a login token gives.
 type Token struct {
-	Name string    `json:"name"` // of the person, for the audit
-	Role Role      `json:"role"`
+	Person
 	Ends time.Time `json:"ends"`
 }
 
@@ -61,7 +60,7 @@ func (t Tokens) Create(name string, role Role) (text string, made Token, err err
 		return "", made, fmt.Errorf("%d login tokens are valid, which is the limit; wait until some end", left)
 	}
 	text = rand.Text()
-	made = Token{Name: name, Role: role, Ends: t.Now().Add(TokenTime)}
+	made = Token{Person: Person{Name: name, Role: role}, Ends: t.Now().Add(TokenTime)}
 	return text, made, jsonfile.Write(t.file(text), made)
 }
 

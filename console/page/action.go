@@ -52,7 +52,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if action.Outside != "" {
 		return s.startOutside(w, r, v, action, values)
 	}
-	job, err := s.jobs.Start(s.context, action, s.Settings, values, v.session.Name, func(job *command.Job) error {
+	job, err := s.jobs.Start(s.context, action, s.Settings, values, v.session.Who(), func(job *command.Job) error {
 		if err := s.Audit.Write(s.entry(r, v, what, "started", job.Command)); err != nil {
 			return fmt.Errorf("the action was not started: %w; free space on the node", err)
 		}
@@ -72,7 +72,7 @@ func (s *Site) startOutside(w http.ResponseWriter, r *http.Request, v visitor, a
 		err = s.jobs.CheckAfter(action, values)
 	}
 	if err == nil {
-		request := background.Request{Action: action.Name, Title: action.Title, Command: command.Line(words...), Words: words, Bundle: values["bundle"], Who: v.session.Name, Began: s.Now().UTC()}
+		request := background.Request{Action: action.Name, Title: action.Title, Command: command.Line(words...), Words: words, Bundle: values["bundle"], Who: v.session.Who(), Began: s.Now().UTC()}
 		err = s.Background.Begin(r.Context(), request, func() error {
 			if err := s.Audit.Write(s.entry(r, v, "action "+action.Name, "started", request.Command)); err != nil {
 				return fmt.Errorf("the action was not started: %w; free space on the node", err)

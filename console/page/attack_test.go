@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,7 +31,7 @@ func cookie(h http.Header, name string) (value, line string) {
 // TestAttacksAreRefused is the list of attacks on the console.
 func TestAttacksAreRefused(t *testing.T) {
 	pause := "/actions/" + command.PauseUpgrade
-	for attack, run := range map[string]func(*testing.T, *console){
+	attacks := map[string]func(*testing.T, *console){
 		"a page without a session": func(t *testing.T, c *console) {
 			if code, h, _ := c.person().get("/nodes"); code != http.StatusSeeOther || h.Get("Location") != "/login" {
 				t.Errorf("got %d %s", code, h.Get("Location"))
@@ -233,7 +234,9 @@ func TestAttacksAreRefused(t *testing.T) {
 				t.Errorf("the command was %s", calls)
 			}
 		},
-	} {
+	}
+	maps.Copy(attacks, issuerAttacks())
+	for attack, run := range attacks {
 		t.Run(attack, func(t *testing.T) {
 			t.Parallel()
 			run(t, start(t, documents()))

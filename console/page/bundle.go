@@ -106,7 +106,7 @@ func (s *Site) bundles(w http.ResponseWriter, r *http.Request, v visitor) error 
 	}
 	for _, u := range s.spool.List() {
 		if u.State != upload.Ready {
-			p.Uploads = append(p.Uploads, uploadLine{u, clean(u.Reason), u.Who == v.session.Name || v.session.Role.Has(access.DeleteBundle)})
+			p.Uploads = append(p.Uploads, uploadLine{u, clean(u.Reason), u.Who == v.session.Who() || v.session.Role.Has(access.DeleteBundle)})
 			p.Checking = p.Checking || u.State == upload.Checking
 		}
 	}

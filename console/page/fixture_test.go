@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/history"
 	"github.com/sealift/sealift/console/page"
 	"github.com/sealift/sealift/console/upload"
 )
@@ -142,13 +143,26 @@ func start(t *testing.T, documents map[string]string) *console {
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
 			Space: func(string) (uint64, error) { return 1 << 40, nil }},
 		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},
-		Audit: c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
+		History: func() []history.Sample { return sampled(c.clock.now(), 120) },
+		Audit:   c.audit, Refused: audit.New(filepath.Join(dir, "refused"), 0), Host: func(name string) bool { return name == "127.0.0.1" },
 	}
 	c.restart()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*c.handler.Load()).ServeHTTP(w, r) }))
 	t.Cleanup(s.Close)
 	c.URL = s.URL
 	return c
+}
+
+// sampled returns n samples until now. The API did not answer for five minutes in the middle.
+func sampled(now time.Time, n int) (all []history.Sample) {
+	for i := n - 1; i >= 0; i-- {
+		s := history.Sample{Time: now.Add(-time.Duration(i) * history.Every), Etcd: 40<<20 + int64(i%7)<<18, API: 12.5 + float64(i*i%11)}
+		if i >= 55 && i < 65 {
+			s.API = 0
+		}
+		all = append(all, s)
+	}
+	return all
 }
 
 // tempDir makes a folder. Reads that outlast the person who asked still write to it when a test ends.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
+	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/connlimit"
 )
@@ -47,6 +48,8 @@ func (s *Site) routes() []route {
 	return []route{
 		{"GET", "/login", "", s.loginForm},
 		{"POST", "/login", "", s.login},
+		{"POST", "/login/oidc", "", s.beginLogin},
+		{"GET", oidc.CallbackPath, "", s.finishLogin},
 		{"GET", "/assets/{file}", "", s.file},
 		{"GET", "/{$}", access.ReadState, s.overview},
 		{"GET", "/nodes", access.ReadState, s.nodes},
@@ -142,11 +145,20 @@ func (s *Site) visitorOf(r *http.Request) (v visitor, err error) {
 	if err != nil {
 		return v, access.ErrNoSession
 	}
-	session, err := s.Sessions.Find(cookie.Value)
+	session, err := s.sessionOf(cookie.Value)
 	if err != nil {
 		return v, err
 	}
 	return visitor{session, cookie.Value}, nil
+}
+
+// sessionOf returns the session of a secret. One of an issuer ends when the Installer no longer gives the person's group the role.
+func (s *Site) sessionOf(secret string) (access.Session, error) {
+	session, err := s.Sessions.Find(secret)
+	if err == nil && session.Issuer != "" && (s.Issuer == nil || !s.Issuer.Holds(session.Person)) {
+		return access.Session{}, errors.Join(access.ErrNoSession, s.Sessions.End(secret))
+	}
+	return session, err
 }
 
 // isOwnForm reports whether a request comes from a form or the script of this console: by the headers of browsers, and by a token that
@@ -207,12 +219,12 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, v visitor, err err
 // note writes a line of the audit.
 func (s *Site) note(to *audit.Log, r *http.Request, v visitor, what, result, detail string) {
 	if err := to.Write(s.entry(r, v, what, result, detail)); err != nil {
-		s.Log.Error("the audit lacks a line", "what", what, "result", result, "who", v.session.Name, "error", err)
+		s.Log.Error("the audit lacks a line", "what", what, "result", result, "who", v.session.Who(), "error", err)
 	}
 }
 
 func (s *Site) entry(r *http.Request, v visitor, what, result, detail string) audit.Entry {
-	return audit.Entry{Time: s.Now(), Who: v.session.Name, Role: string(v.session.Role), Session: v.session.ID, From: clientOf(r), What: what, Result: result, Detail: detail}
+	return audit.Entry{Time: s.Now(), Who: v.session.Who(), Role: string(v.session.Role), Session: v.session.ID, From: clientOf(r), What: what, Result: result, Detail: detail}
 }
 
 // clientOf returns the address of the client.

@@ -34,7 +34,7 @@ func (s *Site) join(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if err := s.Audit.Write(s.entry(r, v, what, "started", "for workers, for "+ttl)); err != nil {
 		return fmt.Errorf("no token was made: %w; free space on the node", err)
 	}
-	d := s.reader.Once(r.Context(), "token", "create", "--ttl", ttl, "--description", "made in the console by "+v.session.Name)
+	d := s.reader.Once(r.Context(), "token", "create", "--ttl", ttl, "--description", "made in the console by "+v.session.Who())
 	var made struct {
 		Command text      `json:"command"`
 		Expires time.Time `json:"expires"`

@@ -13,8 +13,10 @@ import (
 
 // loginPage is the data of the login page.
 type loginPage struct {
-	Token   string // of the form
-	Problem string
+	Token     string // of the form
+	Problem   string
+	Issuer    string // where people can log in, too
+	Elsewhere string // the login page by the name of the console that the issuer knows, if this is another one
 }
 
 func (s *Site) loginForm(w http.ResponseWriter, r *http.Request, v visitor) error {
@@ -29,7 +31,11 @@ func (s *Site) loginForm(w http.ResponseWriter, r *http.Request, v visitor) erro
 func (s *Site) askToken(w http.ResponseWriter, r *http.Request, status int, problem string) error {
 	token := rand.Text()
 	http.SetCookie(w, cookie(loginCookie, token, access.TokenTime))
-	return s.show(w, r, visitor{}, "login", status, "Log in", loginPage{token, problem})
+	p := loginPage{Token: token, Problem: problem}
+	if s.Issuer != nil {
+		p.Issuer, p.Elsewhere = s.issuerFor(r)
+	}
+	return s.show(w, r, visitor{}, "login", status, "Log in", p)
 }
 
 func cookie(name, value string, lasts time.Duration) *http.Cookie {
@@ -39,8 +45,7 @@ func cookie(name, value string, lasts time.Duration) *http.Cookie {
 // login begins a session for a token. The secret of the session is always a new one, and an older session of the browser ends.
 func (s *Site) login(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if !s.attempts.Allow(connlimit.Key(r.RemoteAddr)) {
-		w.Header().Set("Retry-After", "10")
-		return s.askToken(w, r, http.StatusTooManyRequests, "Too many logins were tried. Wait a few seconds, and try again.")
+		return s.tooManyLogins(w, r)
 	}
 	token, err := s.Tokens.Redeem(r.PostForm.Get("token"))
 	if errors.Is(err, access.ErrRefused) {
@@ -50,19 +55,27 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if err != nil {
 		return err
 	}
+	if err := s.beginSession(w, r, v, token.Person); err != nil {
+		return err
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return nil
+}
+
+// beginSession begins the session of a person, and gives its secret to the browser.
+func (s *Site) beginSession(w http.ResponseWriter, r *http.Request, v visitor, p access.Person) error {
 	if v.secret != "" {
 		if err := s.Sessions.End(v.secret); err != nil {
 			return err
 		}
 	}
-	secret, session, err := s.Sessions.Begin(token, clientOf(r))
+	secret, session, err := s.Sessions.Begin(p, clientOf(r))
 	if err != nil {
 		return err
 	}
 	s.note(s.Audit, r, visitor{session: session}, "login", "done", "")
 	http.SetCookie(w, cookie(loginCookie, "", -time.Second))
 	http.SetCookie(w, cookie(access.SessionCookie, secret, access.SessionTime))
-	http.Redirect(w, r, "/", http.StatusSeeOther)
 	return nil
 }
 
@@ -74,6 +87,11 @@ func (s *Site) logout(w http.ResponseWriter, r *http.Request, v visitor) error {
 	http.SetCookie(w, cookie(access.SessionCookie, "", -time.Second))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 	return nil
+}
+
+func (s *Site) tooManyLogins(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Retry-After", "10")
+	return s.askToken(w, r, http.StatusTooManyRequests, "Too many logins were tried. Wait a few seconds, and try again.")
 }
 
 // sessionsPage is the data of the page with sessions.
@@ -100,7 +118,7 @@ func (s *Site) endSession(w http.ResponseWriter, r *http.Request, v visitor) err
 	if _, err := s.Sessions.Revoke(func(one access.Session) bool { return one.ID == id }); err != nil {
 		return err
 	}
-	s.note(s.Audit, r, v, "end session", "done", all[at].Name+" "+id)
+	s.note(s.Audit, r, v, "end session", "done", all[at].Who()+" "+id)
 	http.Redirect(w, r, "/sessions", http.StatusSeeOther)
 	return nil
 }

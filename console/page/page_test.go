@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/history"
 	"github.com/sealift/sealift/console/upload"
 )
 
@@ -232,6 +233,36 @@ func TestConsoleSaysWhyTheClusterIsDown(t *testing.T) {
 		if allowed := code == http.StatusOK; allowed && path != "/upgrade" && path != "/bundles" && path != "/join" && path != "/support" && !strings.Contains(text, "no document for") {
 			t.Errorf("%s does not say what is wrong: %s", path, text)
 		}
+	}
+}
+
+// TestGraphsHaveWords reads the graphs of the overview as somebody who does not see them. A time without an answer is a gap in the line.
+func TestGraphsHaveWords(t *testing.T) {
+	c := start(t, documents())
+	p := c.as(access.Viewer)
+	_, _, text := p.get("/")
+	for _, want := range []string{
+		"<strong>Size of etcd&#39;s database</strong>: 40.0 MiB, between 40.0 MiB and 41.5 MiB in the last hour", "<strong>Time until the Kubernetes API of this node answers</strong>: 12.5 ms, between 12.5 ms and 21.5 ms",
+		`role="img" aria-labelledby="etcd"`, "<td>no value</td>", "<td>40.0 MiB</td>",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the overview lacks %q: %s", want, text)
+		}
+	}
+	if lines := strings.Count(text, "<polyline"); lines != 3 {
+		t.Errorf("%d lines, want one for etcd and two for the API", lines)
+	}
+	for what, samples := range map[string][]history.Sample{"no sample": nil, "no value": {{Time: c.clock.now()}}} {
+		c.options.History = func() []history.Sample { return samples }
+		c.restart()
+		if _, _, text := p.get("/"); strings.Contains(text, "The last hour") {
+			t.Errorf("%s: there is a graph", what)
+		}
+	}
+	c.options.History = func() []history.Sample { return append(sampled(c.clock.now(), 5), history.Sample{Time: c.clock.now()}) }
+	c.restart()
+	if _, _, text := p.get("/"); !strings.Contains(text, "no value now; between") {
+		t.Errorf("without an answer now: %s", text)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package page is the web pages of the console: what is wrong on a node and its cluster, with what to do about it, and a few actions.
 //
 // Pages are rendered on the server and work without a script. The package reads nothing itself: it shows what commands print, through
-// package command. Every route passes through one guard, which checks the host, the session, the right and the form.
+// package command, and what package history measured. Every route passes through one guard, which checks the host, the session, the right and the form.
 package page
 
 import (
@@ -20,6 +20,8 @@ import (
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/history"
+	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/internal/assets"
 	"github.com/sealift/sealift/internal/connlimit"
@@ -32,12 +34,15 @@ type Options struct {
 	Settings command.Settings
 	Tokens   access.Tokens
 	Sessions access.Sessions
+	Issuer   *oidc.Client // logs people in, too; nil for logins by token only
 	// Uploads says where uploaded bundles lie, and how much space there is. The pages fill in the rest.
 	Uploads upload.Options
 	// Background runs what outlives the console.
 	Background *background.Runner
 	// Audit has logins and actions. Refused has refused logins, which anybody can cause: they must not rotate the audit away.
 	Audit, Refused *audit.Log
+	// History returns what was measured in the last hour; nil for an overview without graphs.
+	History func() []history.Sample
 	// Host reports whether a request may name this host, without its port.
 	Host func(name string) bool
 	Node string // name of the node, for titles
@@ -53,6 +58,7 @@ type Site struct {
 	jobs      *command.Jobs
 	spool     *upload.Spool
 	attempts  *access.Attempts
+	flows     *access.Attempts // of logins by an issuer: they keep nobody with a token out
 	streams   chan struct{}
 	crossSite *http.CrossOriginProtection
 	templates *template.Template
@@ -65,7 +71,7 @@ var files embed.FS
 // New makes the pages. Actions end with ctx.
 func New(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{
-		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
+		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), flows: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
 		crossSite: http.NewCrossOriginProtection(),
 	}
 	s.jobs = command.NewJobs(o.Program, o.Now, s.jobEnded)

@@ -72,8 +72,14 @@ func shorten[T any](list []T, more *int) []T {
 	return list
 }
 
+// overviewPage is the data of the first page.
+type overviewPage struct {
+	statusPage
+	Graphs []graph
+}
+
 func (s *Site) overview(w http.ResponseWriter, r *http.Request, v visitor) error {
-	p := s.readStatus(r)
+	p := overviewPage{s.readStatus(r), s.graphs()}
 	p.Problems = shorten(p.Problems, &p.More)
 	return s.show(w, r, v, "overview", http.StatusOK, "Overview", p)
 }

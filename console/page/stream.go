@@ -40,7 +40,7 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, v visitor, send fu
 		select {
 		case <-wake:
 		case <-pause.C:
-			if _, err := s.Sessions.Find(v.secret); err != nil {
+			if _, err := s.sessionOf(v.secret); err != nil {
 				return nil
 			}
 			if _, err := fmt.Fprint(w, ":\n\n"); err != nil {

@@ -53,7 +53,7 @@ func (s *Site) createUpload(w http.ResponseWriter, r *http.Request, v visitor) e
 	if err != nil {
 		length = 0 // which is not valid
 	}
-	u, resumes, err := s.spool.Create(upload.Request{Name: r.Header.Get("Upload-Name"), Length: length, SHA256: r.Header.Get("Upload-SHA256"), Who: v.session.Name})
+	u, resumes, err := s.spool.Create(upload.Request{Name: r.Header.Get("Upload-Name"), Length: length, SHA256: r.Header.Get("Upload-SHA256"), Who: v.session.Who()})
 	if err != nil {
 		s.note(s.Audit, r, v, "upload", "not started", err.Error())
 		return s.failUpload(w, err)
@@ -79,7 +79,7 @@ func (s *Site) createUpload(w http.ResponseWriter, r *http.Request, v visitor) e
 // ownUpload returns an upload of the person who asks.
 func (s *Site) ownUpload(r *http.Request, v visitor) (upload.Upload, error) {
 	u, err := s.spool.Find(r.PathValue("id"))
-	if err == nil && u.Who != v.session.Name {
+	if err == nil && u.Who != v.session.Who() {
 		return u, upload.ErrNone
 	}
 	return u, err
@@ -176,7 +176,7 @@ func (s *Site) failUpload(w http.ResponseWriter, err error) error {
 // cancelUpload removes an upload: one's own, or as an administrator every one.
 func (s *Site) cancelUpload(w http.ResponseWriter, r *http.Request, v visitor) error {
 	u, err := s.spool.Find(r.PathValue("id"))
-	if errors.Is(err, upload.ErrNone) || err == nil && u.Who != v.session.Name && !v.session.Role.Has(access.DeleteBundle) {
+	if errors.Is(err, upload.ErrNone) || err == nil && u.Who != v.session.Who() && !v.session.Role.Has(access.DeleteBundle) {
 		return errNotFound
 	}
 	if err == nil {

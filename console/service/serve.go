@@ -10,10 +10,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/sealift/sealift/console/history"
 	"github.com/sealift/sealift/console/page"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/poll"
@@ -30,6 +33,12 @@ const (
 	maxHeader     = 16 << 10
 	drainTime     = 5 * time.Second
 )
+
+// database is the file of etcd's database on a control plane that has its own etcd.
+const database = "/var/lib/etcd/member/snap/db"
+
+// historyName is the file with what the overview draws.
+const historyName = "history.json"
 
 // Server serves the pages of a node.
 type Server struct {
@@ -58,13 +67,18 @@ func (s Server) Run(ctx context.Context) error {
 func (s Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	site, h, err := s.prepare(ctx)
+	recorder := s.recorder()
+	site, h, err := s.prepare(ctx, recorder)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := s.watchSelf(ctx, site, cancel); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	var recording sync.WaitGroup
+	defer recording.Wait() // it writes to the folder of the console
+	defer cancel()
+	recording.Go(func() { recorder.Run(ctx) })
 	bounds := connlimit.New(connlimit.Options{PerClient: maxPerClient, PerNetwork: maxPerNetwork, All: maxAll, Log: s.Log})
 	h.Handler = bounds.Handler(site.Handler())
 	bounds.Configure(h)
@@ -83,8 +97,14 @@ func (s Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
+// recorder measures what the overview draws.
+func (s Server) recorder() *history.Recorder {
+	n := history.Node{Database: database, CA: filepath.Join(cmp.Or(s.PKI, pki), "ca.crt"), Server: "https://localhost:6443"}
+	return &history.Recorder{File: s.Home.file(historyName), Measure: n.Measure, Log: s.Log}
+}
+
 // prepare makes the pages, and the server without its handler.
-func (s Server) prepare(ctx context.Context) (*page.Site, *http.Server, error) {
+func (s Server) prepare(ctx context.Context, recorder *history.Recorder) (*page.Site, *http.Server, error) {
 	s.Settings = s.Settings.Complete()
 	certificate, err := s.Settings.certificate(cmp.Or(s.PKI, pki), s.Settings.Names, s.Log)
 	if err != nil {
@@ -94,8 +114,12 @@ func (s Server) prepare(ctx context.Context) (*page.Site, *http.Server, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	issuer, err := s.Settings.issuer()
+	if err != nil {
+		return nil, nil, err
+	}
 	site, err := page.New(ctx, page.Options{
-		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Uploads: s.Home.uploads(), Background: s.Home.runner(s.Log), Audit: s.Home.Audit(), Refused: s.Home.refused(),
+		Program: s.Program, Settings: s.Settings.Settings, Tokens: s.Home.Tokens(), Sessions: s.Home.Sessions(), Issuer: issuer, History: recorder.Samples, Uploads: s.Home.uploads(), Background: s.Home.runner(s.Log), Audit: s.Home.Audit(), Refused: s.Home.refused(),
 		Host: s.Settings.answersTo(s.Log), Node: host, Log: s.Log, Now: time.Now,
 	})
 	return site, &http.Server{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/console/background"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/internal/testing/short"
 )
@@ -157,10 +158,15 @@ func TestConsoleEndsWhenItsProgramIsReplaced(t *testing.T) {
 		s := Server{Home: Home{Root: t.TempDir(), LogDir: t.TempDir()}, Program: "/bin/false", PKI: pki, Log: slog.New(slog.DiscardHandler), Self: self, watch: 10 * time.Millisecond}
 		ended <- s.Serve(t.Context(), l)
 	}()
+	conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true}) // it serves, and so it watches
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
 	select {
 	case err := <-ended:
 		t.Fatalf("it ended before: %v", err)
-	case <-time.After(300 * time.Millisecond):
+	default:
 	}
 	write(self + ".new")
 	if err := os.Rename(self+".new", self); err != nil {
@@ -218,9 +224,9 @@ func TestConsoleAnswersToNamesOfTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers := Settings{Hosts: []string{"Console.example"}}.answersTo(slog.New(slog.DiscardHandler))
+	answers := Settings{Hosts: []string{"Console.example"}, OIDC: oidc.Settings{ClientID: "console", URL: "https://Login.console.example:6446"}}.answersTo(slog.New(slog.DiscardHandler))
 	for name, want := range map[string]bool{
-		host: true, strings.ToUpper(host): true, "localhost": true, "127.0.0.1": true, "::1": true, "console.example": true, "console.example.": true,
+		host: true, strings.ToUpper(host): true, "localhost": true, "127.0.0.1": true, "::1": true, "console.example": true, "console.example.": true, "login.console.example": true,
 		"evil.example": false, "192.0.2.7": false, "": false, host + ".evil.example": false,
 	} {
 		if got := answers(name); got != want && name != "::1" { // a host may have no IPv6
@@ -238,6 +244,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		"--bundle-key":   {Settings: command.Settings{BundleKeys: []string{"/a", "release.pub"}}},
 		"begin with -":   {Settings: command.Settings{SnapshotKey: "--unsigned"}},
 		"--certificate ": {Certificate: "a", PrivateKey: "/b"},
+		"--oidc-url":     {OIDC: oidc.Settings{ClientID: "console", URL: "console.example"}},
 	} {
 		if err := s.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), strings.TrimSpace(want)) {
 			t.Errorf("%+v: got %v, want %q", s, err, want)
@@ -250,15 +257,32 @@ func TestSettingsAreKept(t *testing.T) {
 	if err := h.CheckOn(); !errors.Is(err, ErrOff) {
 		t.Errorf("before: %v", err)
 	}
-	s := Settings{Listen: "127.0.0.1:6446", Hosts: []string{"console.example"}, Settings: command.Settings{SnapshotKey: "age1x"}}
+	s := Settings{Listen: "127.0.0.1:6446", Hosts: []string{"console.example"}, OIDC: oidc.Settings{ClientID: "console"}, Settings: command.Settings{SnapshotKey: "age1x"}}
 	if err := os.MkdirAll(filepath.Join(h.Root, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.write(s); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.Read(); err != nil || got.Listen != s.Listen || got.SnapshotKey != s.SnapshotKey || !slices.Equal(got.Hosts, s.Hosts) {
+	if got, err := h.Read(); err != nil || got.Listen != s.Listen || got.SnapshotKey != s.SnapshotKey || !slices.Equal(got.Hosts, s.Hosts) || got.OIDC.ClientID != "console" {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestIssuerSendsPeopleToFirstAddress(t *testing.T) {
+	for want, s := range map[string]Settings{
+		"": {Listen: "127.0.0.1:6446"},
+		"https://127.0.0.1:6446" + oidc.CallbackPath:       {Listen: "127.0.0.1:6446", OIDC: oidc.Settings{ClientID: "console"}},
+		"https://console.example:7000" + oidc.CallbackPath: {Listen: ":7000", Hosts: []string{"console.example"}, OIDC: oidc.Settings{ClientID: "console"}},
+		"https://other.example" + oidc.CallbackPath:        {Listen: ":7000", Hosts: []string{"console.example"}, OIDC: oidc.Settings{ClientID: "console", URL: "https://other.example/"}},
+	} {
+		o, err := s.OpenID()
+		if got := o.RedirectURI(); err != nil || got != want && o.ClientID != "" || (o.ClientID == "") != (want == "") {
+			t.Errorf("got %s, %v, want %q", got, err, want)
+		}
+		if client, err := s.issuer(); err != nil || (client == nil) != (want == "") {
+			t.Errorf("%q: %v, %v", want, client, err)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/audit"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/upload"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -39,6 +40,8 @@ type Settings struct {
 	// Certificate and PrivateKey are files in PEM. Without them, the cluster's CA signs a certificate.
 	Certificate string `json:"certificate,omitempty"`
 	PrivateKey  string `json:"privateKey,omitempty"`
+	// OIDC says how people log in at an issuer of the cluster. Without a client ID, they use tokens only.
+	OIDC oidc.Settings `json:"oidc,omitzero"`
 	command.Settings
 }
 
@@ -60,6 +63,9 @@ func (s Settings) Check() error {
 	}
 	if (s.Certificate == "") != (s.PrivateKey == "") {
 		return errors.New("--certificate and --private-key belong together; give both, or none for a certificate of the cluster's CA")
+	}
+	if err := s.OIDC.Check(); err != nil {
+		return err
 	}
 	paths := []struct{ flag, name string }{{"--certificate", s.Certificate}, {"--private-key", s.PrivateKey}, {"--snapshot-identity", s.SnapshotIdentity}, {"--bundles", s.Bundles}}
 	for _, key := range s.BundleKeys {
@@ -175,8 +181,10 @@ func (s Settings) Names() (names []string, err error) {
 			names = append(names, ip.IP.String())
 		}
 	}
-	for _, name := range s.Hosts {
-		names = append(names, strings.ToLower(name))
+	for _, name := range append(slices.Clone(s.Hosts), s.OIDC.Hostname()) {
+		if name != "" {
+			names = append(names, strings.ToLower(name))
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -200,4 +208,28 @@ func (s Settings) Addresses() ([]string, error) {
 		urls = append(urls, "https://"+net.JoinHostPort(one, port)+"/")
 	}
 	return urls, nil
+}
+
+// OpenID returns how people log in at an issuer. Unless the settings say otherwise, the issuer sends people back to the first address of the
+// console.
+func (s Settings) OpenID() (oidc.Settings, error) {
+	o := s.OIDC
+	if o.ClientID == "" || o.URL != "" {
+		return o, nil
+	}
+	addresses, err := s.Addresses()
+	if err != nil {
+		return o, err
+	}
+	o.URL = addresses[0]
+	return o, nil
+}
+
+// issuer returns what logs people in by an issuer; nil without a client ID.
+func (s Settings) issuer() (*oidc.Client, error) {
+	o, err := s.OpenID()
+	if err != nil || o.ClientID == "" {
+		return nil, err
+	}
+	return oidc.New(o, node.LoginFile, time.Now), nil
 }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/kube/ensure"
 	"github.com/sealift/sealift/spec"
@@ -110,19 +112,7 @@ func WithCA(o *spec.OIDC) (*spec.OIDC, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(text) // a file may have anything in it
-}
-
-// parse reads the content of the ConfigMap.
-func parse(text []byte) (*spec.OIDC, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		return nil, err
-	}
-	return spec.ReadOIDC(value)
+	return spec.ParseOIDC(text) // a file may have anything in it
 }
 
 // Read returns the login of a cluster. ok reports whether the cluster has or had one: its API servers may read the file.
@@ -132,7 +122,7 @@ func Read(ctx context.Context, client kubernetes.Interface) (o *spec.OIDC, ok bo
 		return nil, false, nil
 	}
 	if err == nil {
-		o, err = parse([]byte(found.Data[configKey]))
+		o, err = spec.ParseOIDC([]byte(found.Data[configKey]))
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("ConfigMap %s/%s: %w", metav1.NamespaceSystem, ConfigMap, err)
@@ -180,7 +170,27 @@ type Host struct{ files.Host }
 
 // Write replaces the file of this host, and reports whether it had another content.
 func (h Host) Write(text []byte) (changed bool, err error) {
-	path := h.Path(cluster.AuthenticationFile)
+	return h.write(cluster.AuthenticationFile, text)
+}
+
+// writeLogin keeps the whole login for the console of this host, which works while the cluster is down. Without a login, there is no file.
+func (h Host) writeLogin(o *spec.OIDC) (changed bool, err error) {
+	if o == nil {
+		_, err := os.Lstat(h.Path(node.LoginFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return true, files.Remove(h.Path(node.LoginFile))
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return false, err
+	}
+	return h.write(node.LoginFile, text)
+}
+
+func (h Host) write(name string, text []byte) (changed bool, err error) {
+	path := h.Path(name)
 	was, err := regularfile.ReadFile(path)
 	if err == nil && string(was) == string(text) {
 		return false, nil

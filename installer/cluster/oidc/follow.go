@@ -78,7 +78,7 @@ func pass(ctx context.Context, inTurn func(ctx context.Context, work func(contex
 	return f.Pass(ctx)
 }
 
-// Pass writes the file if the ConfigMap has another login, and lets the API server read it if it does not yet. It reports whether it
+// Pass writes the files if the ConfigMap has another login, and lets the API server read it if it does not yet. It reports whether it
 // changed anything. While the cluster cannot be asked, everything stays. A cluster that lost the ConfigMap, such as one that was restored
 // from before, accepts no tokens.
 func (f Follower) Pass(ctx context.Context) (changed bool, err error) {
@@ -88,20 +88,25 @@ func (f Follower) Pass(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	known, err := f.Host.writeLogin(o)
+	if err != nil {
+		return false, err
+	}
 	_, err = os.Lstat(f.Host.Path(cluster.AuthenticationFile))
 	if !ok && errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return known, nil
 	}
 	text, err := Encode(o)
 	if err != nil {
 		return false, err
 	}
 	if err := f.Host.Check(); err != nil {
-		return false, err
+		return known, err
 	}
 	if changed, err = f.Host.Write(text); err != nil {
-		return false, err
+		return known, err
 	}
+	changed = changed || known
 	pod, err := kubeadm.ReadServerPod(f.Host.Path(kubeadm.APIServerManifest))
 	if err != nil {
 		return changed, err

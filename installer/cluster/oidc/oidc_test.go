@@ -2,9 +2,12 @@ package oidc_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/oidc"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/issuer"
@@ -146,6 +150,7 @@ func TestPeopleLogIn(t *testing.T) {
 	p.becomes("before", listPods(viewer), apierrors.IsUnauthorized)
 
 	p.set(login(i))
+	p.keepsForConsole(login(i))
 	p.becomes("a viewer lists", listPods(viewer), works)
 	p.becomes("a viewer deletes", deletePod(viewer), apierrors.IsForbidden)
 	p.becomes("an operator deletes", deletePod(operator), apierrors.IsNotFound)
@@ -162,11 +167,13 @@ func TestPeopleLogIn(t *testing.T) {
 	without := login(i)
 	without.Viewers = nil
 	p.set(without)
+	p.keepsForConsole(without)
 	p.becomes("a group that was taken out", listPods(viewer), apierrors.IsForbidden)
 	p.becomes("an admin still", deletePod(admin), apierrors.IsNotFound)
 
 	p.carries(without, admin)
 	p.set(nil)
+	p.keepsForConsole(nil)
 	p.becomes("without a login", listPods(admin), apierrors.IsUnauthorized)
 	if p.restarts != 1 {
 		t.Errorf("the API server restarted %d times", p.restarts)
@@ -174,6 +181,21 @@ func TestPeopleLogIn(t *testing.T) {
 	config, err := kubeadm.ReadConfig(t.Context(), p.admin)
 	if err != nil || !strings.Contains(config.Text, cluster.AuthenticationFile) {
 		t.Errorf("upgrades would drop the flag: %v\n%s", err, config.Text)
+	}
+}
+
+// keepsForConsole shows that the console of this control plane reads the login, with the groups, from its file.
+func (p *plane) keepsForConsole(o *spec.OIDC) {
+	p.t.Helper()
+	text, err := os.ReadFile(p.follower.Host.Path(node.LoginFile))
+	if o == nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			p.t.Errorf("without a login, the console reads %s, %v", text, err)
+		}
+		return
+	}
+	if kept, parseErr := spec.ParseOIDC(text); err != nil || parseErr != nil || !reflect.DeepEqual(kept, o) {
+		p.t.Errorf("the console reads %s, %v, %v", text, err, parseErr)
 	}
 }
 
@@ -193,6 +215,7 @@ func (p *plane) carries(o *spec.OIDC, admin kubernetes.Interface) {
 	if _, err := p.follower.Pass(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
+	p.keepsForConsole(nil)
 	p.becomes("restored from before the login", listPods(admin), apierrors.IsUnauthorized)
 	p.set(o)
 	p.becomes("restored with the login", listPods(admin), works)

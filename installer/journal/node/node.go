@@ -58,6 +58,9 @@ func StateDir(root string) string { return filepath.Join(root, "state") }
 // ConsoleDir has the settings, login tokens and sessions of the console.
 func ConsoleDir(root string) string { return filepath.Join(StateDir(root), consoleName) }
 
+// LoginFile has kubernetes.oidc of the cluster on a control plane, as JSON, for the console. The agent writes it; it has no secret.
+const LoginFile = "/etc/kubernetes/authentication/login.json"
+
 // InstallerFile has the installed Installer: the bundle's, changed by the command line.
 func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
 

@@ -1,6 +1,7 @@
-// Package issuer runs an OpenID Connect issuer on loopback, for tests of logins: discovery, its public keys, and signed ID tokens.
+// Package issuer runs an OpenID Connect issuer on loopback, for tests of logins: discovery, its public keys, signed ID tokens, and the
+// authorization code flow with PKCE.
 //
-// It signs whatever a test asks for. It has no login page and no other endpoints of OAuth.
+// It signs whatever a test asks for, and logs in whoever the test names, without a login page. Package op beside it is an issuer that others wrote.
 package issuer
 
 import (
@@ -24,6 +25,9 @@ const keyID = "key-1"
 type Issuer struct {
 	// Says is the issuer in its discovery document, if it is not its URL.
 	Says string
+	// Describe, if it is not nil, changes the discovery document.
+	Describe func(document map[string]any)
+	Flow
 
 	server *httptest.Server
 	key    *ecdsa.PrivateKey
@@ -46,6 +50,8 @@ func Start(t testing.TB) *Issuer {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /site/.well-known/openid-configuration", i.discovery)
 	mux.HandleFunc("GET /site/keys", i.keys)
+	mux.HandleFunc("GET /site/authorize", i.authorize)
+	mux.HandleFunc("POST /site/token", i.token)
 	i.server = httptest.NewTLSServer(mux)
 	t.Cleanup(i.Stop)
 	return i
@@ -65,22 +71,31 @@ func (i *Issuer) CA() string {
 // Token signs a token that is valid for an hour: the claims, with those of the issuer unless they are given.
 func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
-	now := time.Now()
-	whole := map[string]any{"iss": i.URL(), "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
-	maps.Copy(whole, claims)
-	text, err := json.Marshal(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := i.signer.Sign(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
+	token, err := i.sign(claims)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
+}
+
+func (i *Issuer) sign(claims map[string]any) (string, error) {
+	text, err := json.Marshal(i.Whole(claims))
+	if err != nil {
+		return "", err
+	}
+	signed, err := i.signer.Sign(text)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}
+
+// Whole returns claims with those of the issuer: its name and an hour.
+func (i *Issuer) Whole(claims map[string]any) map[string]any {
+	now := time.Now()
+	whole := map[string]any{"iss": i.URL(), "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+	maps.Copy(whole, claims)
+	return whole
 }
 
 func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
@@ -88,14 +103,22 @@ func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
 	if i.Says != "" {
 		name = i.Says
 	}
-	answer(w, map[string]any{
+	document := map[string]any{
 		"issuer": name, "jwks_uri": i.URL() + "/keys", "authorization_endpoint": i.URL() + "/authorize", "token_endpoint": i.URL() + "/token",
-		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"ES256"},
-	})
+		"response_types_supported": []string{"id_token", "code"}, "scopes_supported": []string{"openid", "email", "groups"}, "subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"ES256"},
+	}
+	if i.Describe != nil {
+		i.Describe(document)
+	}
+	answer(w, document)
 }
 
 func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
-	answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"}}})
+	answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.public()}})
+}
+
+func (i *Issuer) public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: i.key.Public(), KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"}
 }
 
 func answer(w http.ResponseWriter, document any) {
