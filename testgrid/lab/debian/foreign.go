@@ -3,9 +3,7 @@ package debian
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -21,13 +19,6 @@ const FinishPath = "debootstrap/finish"
 // of them unpacked. A machine of that architecture ends it: its root runs FinishPath in the tree. It needs root.
 func UnfinishedTree(ctx context.Context, dir, suite, arch string, packages []string) error {
 	if err := debootstrap(ctx, dir, suite, packages, "--foreign", "--arch="+arch); err != nil {
-		return err
-	}
-	// In a container, debootstrap makes /proc a link to itself.
-	if err := os.Remove(filepath.Join(dir, "proc")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(dir, "proc"), 0o555); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, FinishPath), []byte(finishScript(suite)), 0o755)

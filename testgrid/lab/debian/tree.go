@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +83,16 @@ func debootstrap(ctx context.Context, dir, suite string, packages []string, more
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		return fmt.Errorf("install Debian %s: %w\n%s", suite, err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
-	return nil
+	return makeProc(filepath.Join(dir, "proc"))
+}
+
+// makeProc makes the folder where /proc is mounted. In a container, debootstrap makes it a link to itself, and no container of the tree
+// starts.
+func makeProc(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Mkdir(path, 0o555)
 }
 
 // upstreamArchive is the archive that a freshly installed system would use. A lab host cannot reach it.

@@ -37,17 +37,10 @@ func certManagerPatches(version string) []Patch {
 		}
 		mains["cmd/"+name+"/main.go"] = string(text)
 	}
-	return []Patch{
-		{
-			Module: certManagerModule, Version: version, Files: mains,
-			Why: "upstream's commands are modules of their own, which the Go proxy does not have. The lab's controller leaves out the issuers that ask services: ACME, Vault and Venafi",
-		},
-		{
-			Module: "github.com/Venafi/vcert/v5",
-			Files:  map[string]string{"go.mod": "module github.com/Venafi/vcert/v5\n\ngo 1.26\n"},
-			Why:    "the Go proxy refuses it; only the issuer for Venafi calls it",
-		},
-	}
+	return append([]Patch{{
+		Module: certManagerModule, Version: version, Files: mains,
+		Why: "upstream's commands are modules of their own, which the Go proxy does not have. The lab's controller leaves out the issuers that ask services: ACME, Vault and Venafi",
+	}}, emptyModules("the Go proxy refuses it; only the issuer for Venafi calls it", "github.com/Venafi/vcert/v5")...)
 }
 
 func certManagerChart(version string) Component {

@@ -82,9 +82,22 @@ func traefik(r releases.Release) []Component {
 	}
 }
 
+// refusedByProxy are modules of clients of DNS services that the Go proxy does not have. Nothing of them is compiled, but Go reads their
+// go.mod.
+var refusedByProxy = []string{"github.com/nrdcg/oci-go-sdk/common/v1065", "github.com/nrdcg/oci-go-sdk/dns/v1065", "github.com/sacloud/sacloud-sdk-go",
+	"github.com/ucloud/ucloud-sdk-go", "github.com/yandex-cloud/go-sdk/services/dns"}
+
+// emptyModules stand in for modules of which nothing is compiled.
+func emptyModules(why string, paths ...string) (list []Patch) {
+	for _, path := range paths {
+		list = append(list, Patch{Module: path, Files: map[string]string{"go.mod": "module " + path + "\n\ngo 1.26\n"}, Why: why})
+	}
+	return list
+}
+
 // traefikPatches supply what the module lacks, and leave out what a cluster without a route out does not ask.
 func traefikPatches() []Patch {
-	return []Patch{
+	return append([]Patch{
 		{
 			Module: "github.com/traefik/traefik/dynamic/ext",
 			Files: map[string]string{
@@ -110,7 +123,7 @@ func NewDNSChallengeProviderByName(name string) (challenge.Provider, error) {
 `},
 			Why: "the clients of two hundred DNS services, some of which the Go proxy refuses; a cluster without a route out asks none of them",
 		},
-	}
+	}, emptyModules("the Go proxy refuses it; only a DNS provider of lego calls it", refusedByProxy...)...)
 }
 
 func traefikChart(r releases.Release) Component {

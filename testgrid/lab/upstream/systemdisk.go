@@ -29,7 +29,7 @@ type SystemDisk struct {
 	Suite    string
 	Packages []string // besides those that every virtual machine needs
 	Size     int64    // of the disk, in bytes; the file has holes
-	Arch     string   // arm64; empty for amd64
+	Arch     string   `json:",omitempty"` // arm64; empty for amd64
 }
 
 // machinePackages are what a virtual machine needs and a container does not: a kernel, what finds its devices, and a way in.
