@@ -166,12 +166,21 @@ func attackWithForgedTokens(t *testing.T, c *atIssuer) {
 func attackWithReplayedCode(t *testing.T, c *atIssuer) {
 	p := c.person()
 	answer := p.fromIssuer(p.toIssuer())
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := p.Jar.Cookies(u)
 	if code, _, text := p.get(answer); code != http.StatusOK {
 		t.Fatalf("got %d %s", code, text)
 	}
 	p.post("/logout", p.form("/"), nil)
 	code, h, text := p.get(answer)
 	notLoggedIn(t, "the same answer again", code, h, text, "begin again")
+	p.Jar.SetCookies(u, kept)
+	c.issuer.Lax = true
+	code, h, text = p.get(answer)
+	notLoggedIn(t, "the same answer again, with the cookie, of an issuer that accepts codes twice", code, h, text, "begin again")
 	// The code of somebody else's answer, which did not arrive, in the attacker's own login. The second issuer neither knows PKCE nor
 	// forgets codes.
 	for _, lax := range []bool{false, true} {

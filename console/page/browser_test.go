@@ -67,14 +67,17 @@ func calm() map[string]string {
 	return d
 }
 
-// TestBrowserRunsAction logs in, reads the overview, pauses an upgrade and follows its output.
+// TestBrowserRunsAction logs in, reads the overview with its graphs, pauses an upgrade and follows its output.
 func TestBrowserRunsAction(t *testing.T) {
 	c := start(t, calm())
 	ctx := chromium(t)
 	c.login(ctx, access.Operator)
 	var problems, progress, state string
+	var drawn bool
 	err := chromedp.Run(ctx,
 		chromedp.Text(".problems", &problems, chromedp.ByQuery), screenshot("console.png"),
+		chromedp.ScrollIntoView(".graphs .ends", chromedp.ByQuery), screenshot("console-graphs.png"),
+		chromedp.Evaluate(`[...document.querySelectorAll(".graphs polyline")].every(line => { const box = line.getBoundingClientRect(); return box.width > 100 && box.height > 1 && getComputedStyle(line).fill == "none" })`, &drawn),
 		chromedp.Click(`nav a[href="/operations"]`, chromedp.ByQuery), chromedp.WaitVisible(`form[action="/actions/upgrade-pause"] button`, chromedp.ByQuery),
 		chromedp.Click(`form[action="/actions/upgrade-pause"] button`, chromedp.ByQuery), chromedp.WaitVisible("#progress", chromedp.ByQuery),
 		chromedp.Text("#state", &state, chromedp.ByQuery),
@@ -84,6 +87,9 @@ func TestBrowserRunsAction(t *testing.T) {
 	}
 	if !strings.Contains(problems, "Now: Node node-3 is not ready") || !strings.Contains(problems, "describe node node-3") {
 		t.Errorf("the overview says %s", problems)
+	}
+	if !drawn {
+		t.Error("a graph is not drawn")
 	}
 	if state != "It is running." {
 		t.Errorf("the action: %s", state)
