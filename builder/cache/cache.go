@@ -219,7 +219,7 @@ func (c *Cache) Verify(digest string) error {
 }
 
 func (c *Cache) forget(digest string) error {
-	if err := os.Remove(c.Path(digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.Remove(c.Path(digest)); err != nil {
 		return fmt.Errorf("remove damaged blob: %w", err)
 	}
 	return nil

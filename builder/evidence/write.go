@@ -1,10 +1,8 @@
 package evidence
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -30,7 +28,7 @@ func (e *Evidence) Write(prefix string) ([]string, error) {
 		target := file(prefix, name)
 		data, ok := e.Files[name]
 		if !ok {
-			if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := atomicfile.Remove(target); err != nil {
 				return nil, err
 			}
 			continue

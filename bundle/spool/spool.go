@@ -7,10 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -51,7 +49,7 @@ func Write[D Description](name string, write func(io.Writer) (D, error)) (d D, e
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return d, err
 	}
-	if err := os.Remove(name + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.Remove(name + ".json"); err != nil {
 		return d, err
 	}
 	err = atomicfile.Fill(name, 0o644, func(w *os.File) error {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -189,7 +190,7 @@ const maxReason = 2000
 func (s *Spool) refuse(u *Upload, why error) {
 	reason := why.Error()
 	u.State, u.Verdict, u.Reason = Refused, Verdict{}, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	if err := errors.Join(removeFile(s.part(u.ID)), s.save(u)); err != nil {
+	if err := errors.Join(atomicfile.Remove(s.part(u.ID)), s.save(u)); err != nil {
 		s.Log.Error("cannot record that an upload was refused", "name", u.Name, "error", err)
 	}
 }
