@@ -189,7 +189,7 @@ func (s *Spool) checkSpace(more int64) error {
 	}
 	if free < minFree || free-minFree < uint64(more) {
 		return fmt.Errorf("%w: %s are free in %s, the upload takes %s, and %s have to stay free for pods; free space on the node, or delete bundles", ErrSpace,
-			plaintext.Bytes(int64(free)), s.Spool, plaintext.Bytes(more), plaintext.Bytes(minFree))
+			plaintext.Bytes(free), s.Spool, plaintext.Bytes(more), plaintext.Bytes(uint64(minFree)))
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func Line(text string) string {
 var breaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
 // Bytes writes a size in bytes as people read it, such as 1.5 MiB.
-func Bytes(n int64) string {
+func Bytes[N int64 | uint64](n N) string {
 	const units = "KMGTPE"
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
