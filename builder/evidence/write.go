@@ -1,8 +1,10 @@
 package evidence
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -28,7 +30,7 @@ func (e *Evidence) Write(prefix string) ([]string, error) {
 		target := file(prefix, name)
 		data, ok := e.Files[name]
 		if !ok {
-			if err := atomicfile.Remove(target); err != nil {
+			if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
 			continue

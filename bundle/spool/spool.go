@@ -4,8 +4,6 @@
 package spool
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Description describes a file. It is kept as JSON.
@@ -34,14 +33,11 @@ func Read[D Description](name string) (d D, err error) {
 		return d, err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return d, err
+	digest, _, err := sha256hex.Read(f)
+	if err == nil && digest != d.Digest() {
+		err = fmt.Errorf("%s is damaged", name)
 	}
-	if hex.EncodeToString(sum.Sum(nil)) != d.Digest() {
-		return d, fmt.Errorf("%s is damaged", name)
-	}
-	return d, nil
+	return d, err
 }
 
 // Write makes a file and its folder. write writes the content and returns its description.

@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // MaxSize bounds the archive of a chart, and maxIndex the list of charts of a repository, in bytes.
@@ -105,10 +107,9 @@ func isDigest(text string) bool {
 
 // pack makes an Archive of content whose digest is right, if one is given.
 func pack(content []byte, version string, digests ...string) (Archive, error) {
-	sum := sha256.Sum256(content)
-	a := Archive{Content: content, Version: version, Digest: "sha256:" + hex.EncodeToString(sum[:])}
+	a := Archive{Content: content, Version: version, Digest: "sha256:" + sha256hex.Of(content)}
 	for _, want := range digests {
-		if want != "" && strings.TrimPrefix(want, "sha256:") != hex.EncodeToString(sum[:]) {
+		if want != "" && strings.TrimPrefix(want, "sha256:") != strings.TrimPrefix(a.Digest, "sha256:") {
 			return Archive{}, fmt.Errorf("%w: %s, want %s", ErrDigest, a.Digest, want)
 		}
 	}
