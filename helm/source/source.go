@@ -7,6 +7,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -121,7 +122,7 @@ func pick(want string, have []string) (int, error) {
 	if at := slices.Index(have, want); at >= 0 && want != "" {
 		return at, nil
 	}
-	constraint, err := semver.NewConstraint(orAny(want))
+	constraint, err := semver.NewConstraint(cmp.Or(want, "*"))
 	if err != nil {
 		return 0, fmt.Errorf("version %q: %w", want, err)
 	}
@@ -135,16 +136,9 @@ func pick(want string, have []string) (int, error) {
 	}
 	if best < 0 {
 		const shown = 5
-		return 0, fmt.Errorf("no version matches %q; available: %s", orAny(want), strings.Join(have[:min(shown, len(have))], ", "))
+		return 0, fmt.Errorf("no version matches %q; available: %s", cmp.Or(want, "*"), strings.Join(have[:min(shown, len(have))], ", "))
 	}
 	return best, nil
-}
-
-func orAny(version string) string {
-	if version == "" {
-		return "*"
-	}
-	return version
 }
 
 // exact reports whether a version is exact, not a range.
