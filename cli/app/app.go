@@ -190,8 +190,8 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 	return errors.Join(errs...)
 }
 
-// exclusiveFlags refuses flags of which a command takes only one, see cobra's MarkFlagsMutuallyExclusive. Cobra checks that later, without the
-// exit code of wrong usage.
+// exclusiveFlags refuses flags that exclude each other: see cobra's MarkFlagsMutuallyExclusive. Cobra itself checks them later, and without
+// the exit code of wrong usage.
 func exclusiveFlags(cmd *cobra.Command) error {
 	err := cmd.ValidateFlagGroups()
 	if err == nil {
