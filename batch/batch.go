@@ -17,8 +17,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
 )
@@ -82,7 +81,7 @@ func Run(ctx context.Context, cluster *kube.Cluster, s store.Store, inputs []jso
 		if err != nil {
 			return nil, fmt.Errorf("input %d of the batch %s: %w", place+1, o.Name, err)
 		}
-		d := digest(line)
+		d := sha256hex.Of(line)
 		if r.places[d] == nil {
 			r.pieces = append(r.pieces, piece{digest: d, input: line})
 		}
@@ -138,11 +137,6 @@ func compact(input json.RawMessage) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
 // nameDigits is how much of the digest is in the name of a Job. Pods add an index and a suffix, and 63 characters are all.
 const nameDigits = 12
 
@@ -161,7 +155,7 @@ func (r *run) name() error {
 	if err != nil {
 		return err
 	}
-	r.id = digest(data)
+	r.id = sha256hex.Of(data)
 	r.job = kube.Ref{Group: "batch", Version: "v1", Kind: "Job", Namespace: r.Namespace, Name: r.Options.Name + "-" + r.id[:nameDigits]}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/store"
 )
 
@@ -52,7 +53,7 @@ func (f files) savePlan(ctx context.Context, pieces plan) (string, error) {
 	for _, p := range pieces {
 		lines.Write(append(p.input, '\n'))
 	}
-	d := digest(lines.Bytes())
+	d := sha256hex.Of(lines.Bytes())
 	if _, err := f.Put(ctx, plansDir+d, store.Bytes(lines.Bytes())); err != nil {
 		return "", fmt.Errorf("store the inputs of the batch: %w", err)
 	}
@@ -65,13 +66,13 @@ func (f files) loadPlan(ctx context.Context, d string) (plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the inputs of the batch: %w", err)
 	}
-	if got := digest(data); got != d {
+	if got := sha256hex.Of(data); got != d {
 		return nil, fmt.Errorf("the inputs of the batch have the digest %s in the store, not %s", got, d)
 	}
 	var pieces plan
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
-		pieces = append(pieces, piece{digest: digest(line), input: line})
+		pieces = append(pieces, piece{digest: sha256hex.Of(line), input: line})
 	}
 	return pieces, nil
 }

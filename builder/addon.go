@@ -1,8 +1,6 @@
 package builder
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
 )
@@ -150,10 +149,6 @@ func (a *addOn) entry(name, to string, depth int) ([]bundle.File, error) {
 		return nil, err
 	}
 	defer content.Close()
-	h := sha256.New()
-	if f.Size, err = io.Copy(h, content); err != nil {
-		return nil, err
-	}
-	f.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return []bundle.File{f}, nil
+	f.SHA256, f.Size, err = sha256hex.Read(content)
+	return []bundle.File{f}, err
 }

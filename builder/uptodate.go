@@ -1,11 +1,8 @@
 package builder
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +14,7 @@ import (
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/builder/license"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // input is all that the bytes of a package follow from. What is added to Options and shows in packages belongs here.
@@ -65,8 +63,7 @@ func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string,
 	if err != nil {
 		return "", fmt.Errorf("encode the inputs of %s %s: %w", a.name, a.version, err)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	return sha256hex.Of(data), nil
 }
 
 // output is the recorded state of a package that was written.
@@ -117,8 +114,7 @@ func (b *Builder) upToDate(path, input string) (size int64, digest string, ok bo
 	if stateOf(info) == known.File {
 		return known.File.Size, known.SHA256, true
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil || hex.EncodeToString(h.Sum(nil)) != known.SHA256 {
+	if digest, _, err := sha256hex.Read(f); err != nil || digest != known.SHA256 {
 		return 0, "", false
 	}
 	if err := b.remember(path, info, known); err != nil {

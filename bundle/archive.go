@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Archive is a package or bundle that is read in place, or one whose files are unpacked in a folder or on another node.
@@ -208,7 +209,7 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 }
 
 func newArchive(x Index, data []byte) *Archive {
-	a := &Archive{Index: x, Digest: sha256Hex(data), index: data, entries: make(map[string]Entry, len(x.Entries))}
+	a := &Archive{Index: x, Digest: sha256hex.Of(data), index: data, entries: make(map[string]Entry, len(x.Entries))}
 	for _, e := range x.Entries {
 		a.entries[e.Path] = e
 	}

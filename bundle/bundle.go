@@ -8,13 +8,13 @@ package bundle
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // File is one regular file to pack.
@@ -114,7 +114,7 @@ const (
 
 // BytesFile returns a file to pack with its content in memory.
 func BytesFile(path string, mode fs.FileMode, data []byte) File {
-	return File{Path: path, Mode: mode, Size: int64(len(data)), SHA256: sha256Hex(data),
+	return File{Path: path, Mode: mode, Size: int64(len(data)), SHA256: sha256hex.Of(data),
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
@@ -125,11 +125,10 @@ func DiskFile(path string, mode fs.FileMode, name string) (File, error) {
 		return File{}, err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	size, err := io.Copy(sum, f)
+	digest, size, err := sha256hex.Read(f)
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return File{Path: path, Mode: mode, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
+	return File{Path: path, Mode: mode, Size: size, SHA256: digest,
 		Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
 }

@@ -2,8 +2,6 @@ package bundle
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Extract writes the wanted entries below root, replacing files with the same path. Each file is verified before it gets
@@ -84,9 +83,8 @@ func extracted(root *os.Root, e Entry) *os.File {
 	if err != nil {
 		return nil
 	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, f)
-	if err == nil && n == e.Size && hex.EncodeToString(sum.Sum(nil)) == e.SHA256 {
+	digest, n, err := sha256hex.Read(f)
+	if err == nil && n == e.Size && digest == e.SHA256 {
 		if _, err = f.Seek(0, io.SeekStart); err == nil {
 			return f
 		}

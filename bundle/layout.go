@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Bundle lists the parts of a bundle.
@@ -88,7 +89,7 @@ func NewLayout(b Bundle) (*Layout, error) {
 	if l.IndexData, err = l.Index.marshal(); err != nil {
 		return nil, err
 	}
-	l.Digest = sha256Hex(l.IndexData)
+	l.Digest = sha256hex.Of(l.IndexData)
 	return l, l.assignOffsets(pieces, b.Key)
 }
 
@@ -102,7 +103,7 @@ func packagePieces(a *Archive, n int, lean *Archive, since *Since, patched map[s
 	pieces := []piece{{entry: index, from: section{pkg: n, size: a.first}}}
 	if a.signature != nil {
 		e := Entry{
-			Path: a.Index.ownPath() + signatureSuffix, Mode: 0o644, Size: int64(len(a.signature)), SHA256: sha256Hex(a.signature),
+			Path: a.Index.ownPath() + signatureSuffix, Mode: 0o644, Size: int64(len(a.signature)), SHA256: sha256hex.Of(a.signature),
 			Encoding: Stored, Length: a.body - a.first,
 		}
 		header, err := tarHeader(e)
@@ -150,7 +151,7 @@ func (l *Layout) assignOffsets(pieces []piece, key *signature.Key) error {
 			return err
 		}
 	}
-	l.Tag = sha256Hex(front.Bytes())
+	l.Tag = sha256hex.Of(front.Bytes())
 	l.inline(front.Bytes())
 	for _, p := range pieces {
 		switch p.entry.Encoding {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // signatureSuffix makes the name of a signature from the name of the index that it is for.
@@ -194,7 +195,7 @@ func (a *Archive) packageIndex(p PackageInfo) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := sha256Hex(data); got != p.Index {
+	if got := sha256hex.Of(data); got != p.Index {
 		return nil, &DigestError{Path: name, Got: got, Want: p.Index}
 	}
 	x, err := parseIndex(data)

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Since holds the content of an earlier bundle, which a later bundle can leave out.
@@ -26,7 +28,7 @@ func NewSince(index []byte) (*Since, error) {
 	if x.Kind != KindBundle {
 		return nil, errors.New("is a package; a bundle can only extend a bundle")
 	}
-	s := &Since{digest: sha256Hex(index), paths: make(map[string]string, len(x.Entries)), packages: x.Packages}
+	s := &Since{digest: sha256hex.Of(index), paths: make(map[string]string, len(x.Entries)), packages: x.Packages}
 	for _, e := range x.Entries {
 		if !e.absent() {
 			s.paths[e.SHA256] = e.Path

@@ -317,11 +317,6 @@ func (p piece) writeContent(w io.Writer) error {
 	return nil
 }
 
-func sha256Hex(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
 // DigestError reports that content does not match the digest in an index or from its source.
 type DigestError struct {
 	Path      string

@@ -50,7 +50,8 @@ type Versions func(name string) ([]string, error)
 // changed.
 func Upgrade(i *spec.Installer, stored Versions) (*spec.Installer, []Change, error) {
 	u := upgrade{stored: stored, have: map[string][]string{}}
-	u.installer = u.copy(i)
+	u.installer = i.Clone()
+	u.installer.Migrated = nil
 	for _, a := range i.AddOns {
 		if err := u.list(a.Name); err != nil {
 			return nil, nil, err
@@ -81,19 +82,6 @@ type upgrade struct {
 	stored    Versions
 	have      map[string][]string // versions by name, oldest first
 	changes   []Change
-}
-
-// copy returns a copy of an Installer that can be changed.
-func (u *upgrade) copy(i *spec.Installer) *spec.Installer {
-	c := *i
-	c.AddOns, c.Sections, c.Migrated = slices.Clone(i.AddOns), slices.Clone(i.Sections), nil
-	for n := range c.AddOns {
-		c.AddOns[n].Options = maps.Clone(c.AddOns[n].Options)
-	}
-	for n := range c.Sections {
-		c.Sections[n].Options = maps.Clone(c.Sections[n].Options)
-	}
-	return &c
 }
 
 // list finds the versions that exist of an add-on.
@@ -330,7 +318,7 @@ func (u *upgrade) effective(a spec.AddOn) string {
 
 // refused finds a rule that refuses an add-on at a version.
 func (u *upgrade) refused(a spec.AddOn, version string) (rule, bool) {
-	with := u.copy(u.installer)
+	with := u.installer.Clone()
 	for n := range with.AddOns {
 		if with.AddOns[n].Key == a.Key {
 			with.AddOns[n].Version = version

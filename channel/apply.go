@@ -75,7 +75,7 @@ func (p *pass) update(ctx context.Context, a *addOn) error {
 	if err := p.applied(ctx, a.Entry); err != nil {
 		return err
 	}
-	if a.Action == Update || a.Action == Adopt && a.Installed != nil && deref(a.Installed.Version) != deref(a.Entry.Version) {
+	if a.Action == Update || a.Action == Adopt && a.Installed != nil && VersionOf(a.Installed.Version) != VersionOf(a.Entry.Version) {
 		if err := p.markNodes(ctx, a.Entry.NeedsRollingUpdate); err != nil {
 			return err
 		}

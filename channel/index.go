@@ -2,8 +2,6 @@ package channel
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // DefaultNamespace holds the record of an add-on that names no namespace.
@@ -291,8 +291,7 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 
 // wrap makes an index of one entry out of a manifest.
 func wrap(data []byte, location *url.URL, channel string) Index {
-	hash := sha256.Sum256([]byte(location.String()))
-	name := "manifest-" + hex.EncodeToString(hash[:])[:12]
+	name := "manifest-" + sha256hex.Of(location.String())[:12]
 	return Index{Name: name, Entries: []Entry{{
 		Name: name, Namespace: DefaultNamespace, Manifest: location.String(), ManifestHash: ManifestHash(data),
 		Channel: shown(channel), Location: location.String(),
@@ -301,8 +300,7 @@ func wrap(data []byte, location *url.URL, channel string) Index {
 
 // ManifestHash is the hash of a manifest as indexes declare it: sha256 in hex, of the text without surrounding blanks (K-9).
 func ManifestHash(manifest []byte) string {
-	hash := sha256.Sum256(bytes.TrimSpace(manifest))
-	return hex.EncodeToString(hash[:])
+	return sha256hex.Of(bytes.TrimSpace(manifest))
 }
 
 // CheckBootstrap refuses entries that an index written for one cluster by its installer must not have (K-10).

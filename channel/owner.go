@@ -70,12 +70,12 @@ func (p *pass) applied(ctx context.Context, e Entry) error {
 	if _, err := records.Claim(ctx, name, own); err != nil {
 		return err
 	}
-	_, err = records.SetApplied(ctx, name, own.Owner, addon.Applied{Version: deref(e.Version), Digest: e.ManifestHash})
+	_, err = records.SetApplied(ctx, name, own.Owner, addon.Applied{Version: VersionOf(e.Version), Digest: e.ManifestHash})
 	return err
 }
 
-// deref returns a version or "".
-func deref(version *string) string {
+// VersionOf returns a version or "".
+func VersionOf(version *string) string {
 	if version == nil {
 		return ""
 	}
@@ -122,12 +122,12 @@ func adoption(e Entry, other Installed, again []string) Decision {
 		d.Action, d.Reason = Keep, fmt.Sprintf("it was released to the installer; --adopt %s adopts it again", e.Name)
 		return d
 	}
-	d.Reason = "it is adopted from the installer, which applied version " + cmp.Or(deref(other.Version), "(none yet)")
+	d.Reason = "it is adopted from the installer, which applied version " + cmp.Or(VersionOf(other.Version), "(none yet)")
 	if other.Version == nil {
 		return d
 	}
 	d.Installed = &Record{Version: other.Version}
-	if replace, why := d.Installed.ReplacedBy(e.record()); deref(e.Version) != *other.Version {
+	if replace, why := d.Installed.ReplacedBy(e.record()); VersionOf(e.Version) != *other.Version {
 		d.Reason = d.Reason + "; " + why
 		if !replace {
 			d.Action, d.Reason = Keep, "it stays with the installer: "+why

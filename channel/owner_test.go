@@ -128,7 +128,7 @@ func (p *playground) installed(addOn string) Installed {
 
 func testAdoption(p *playground) {
 	p.install("dns", "1.0.0", lights("dns", "1.0.0", "a", "b"))
-	if got := p.installed("dns"); got.Owner != "installer" || deref(got.Version) != "1.0.0" || got.Namespace != "" {
+	if got := p.installed("dns"); got.Owner != "installer" || VersionOf(got.Version) != "1.0.0" || got.Namespace != "" {
 		p.Errorf("get says %+v", got)
 	}
 	stop := p.undisturbed("dns")
@@ -148,7 +148,7 @@ func testAdoption(p *playground) {
 	if r := p.owner("dns"); r.Owner != addon.Channel("kube-system", "dns") || r.Version != "1.1.0" || r.Digest != entries[0].ManifestHash || len(r.History) != 1 || r.History[0].Version != "1.0.0" {
 		p.Errorf("%+v", r)
 	}
-	if got := p.installed("dns"); got.Former != "installer 1.0.0" || got.Owner != "" || deref(got.Version) != "1.1.0" {
+	if got := p.installed("dns"); got.Former != "installer 1.0.0" || got.Owner != "" || VersionOf(got.Version) != "1.1.0" {
 		p.Errorf("get says %+v", got)
 	}
 	if done, _, err := p.apply(ApplyOptions{}, entries); err != nil || len(done) != 0 {

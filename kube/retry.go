@@ -94,14 +94,6 @@ func Awaits(err error) bool {
 	return false
 }
 
-// roundTime rounds a duration for people.
-func roundTime(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(time.Second)
-}
-
 // Transient reports whether an error may be transient: a control plane returns it while it starts, restarts or is busy.
 func Transient(err error) bool {
 	switch {

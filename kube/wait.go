@@ -51,11 +51,11 @@ type ObjectState struct {
 func (s ObjectState) String() string {
 	switch s.State {
 	case health.Ready:
-		return fmt.Sprintf("%s is ready after %s", s.Object, roundTime(s.Waited))
+		return fmt.Sprintf("%s is ready after %s", s.Object, poll.RoundTime(s.Waited))
 	case health.Broken:
 		return fmt.Sprintf("%s is broken: %s", s.Object, s.Reason)
 	}
-	return fmt.Sprintf("%s is not ready after %s: %s", s.Object, roundTime(s.Waited), s.Reason)
+	return fmt.Sprintf("%s is not ready after %s: %s", s.Object, poll.RoundTime(s.Waited), s.Reason)
 }
 
 // WaitError names the objects that did not become ready, and what each waits for.

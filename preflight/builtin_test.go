@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -23,7 +24,7 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 func goodHost() preflight.Host {
 	return preflight.Host{
 		Root: fstest.MapFS{
-			"proc/meminfo":                           file("MemTotal:        8000000 kB\nMemFree: 1 kB\n"),
+			"proc/meminfo":                           file("MemTotal:        8000000 kB\nMemBytes: 1 kB\n"),
 			"proc/swaps":                             file("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
 			"sys/fs/cgroup/cgroup.controllers":       file("cpuset cpu io memory hugetlb pids rdma misc\n"),
 			"proc/sys/kernel/osrelease":              file("6.1.0-18-amd64\n"),
@@ -32,8 +33,8 @@ func goodHost() preflight.Host {
 		},
 		UID: 0, Platform: "linux/amd64", Target: "debian-12", Hostname: "node-1.example.com", CPUs: 4,
 		Now: func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) },
-		Disk: func(string) (preflight.Filesystem, error) {
-			return preflight.Filesystem{ID: 1, Free: 50e9}, nil
+		Disk: func(string) (diskspace.Space, error) {
+			return diskspace.Space{Device: 1, Bytes: 50e9}, nil
 		},
 		PortError:   func(context.Context, int) error { return nil },
 		Dial:        func(context.Context, string) error { return nil },
@@ -157,7 +158,7 @@ func TestBuiltin(t *testing.T) {
 			with(h, "proc/meminfo", "MemTotal: 1024000 kB\n")
 			n.Role = preflight.Worker
 		}, []preflight.Result{pass("memory", "1000 MiB")}},
-		"memory that is not told": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemFree: 1 kB\n") },
+		"memory that is not told": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemBytes: 1 kB\n") },
 			[]preflight.Result{warn("memory", "cannot tell: /proc/meminfo has no MemTotal", unreadable)}},
 
 		"swap off":              {nil, []preflight.Result{pass("swap", "off")}},
@@ -198,41 +199,41 @@ func TestBuiltin(t *testing.T) {
 			"set the clock, for instance with timedatectl set-time, or use a newer bundle")}},
 
 		"a disk that nobody writes to": {func(h *preflight.Host, n *preflight.Needs) {
-			h.Disk = func(path string) (preflight.Filesystem, error) {
-				return preflight.Filesystem{ID: uint64(len(path)), Free: 30e9, ReadOnly: path != "/c"}, nil
+			h.Disk = func(path string) (diskspace.Space, error) {
+				return diskspace.Space{Device: uint64(len(path)), Bytes: 30e9, ReadOnly: path != "/c"}, nil
 			}
 			n.Space = []preflight.Space{{Path: "/c", Bytes: 1e9}, {Path: "/var", Bytes: 1e9}, {Path: "/nothing"}}
-		}, []preflight.Result{pass("disk", "/c: 1.0 GB needed, 30.0 GB free"),
+		}, []preflight.Result{pass("disk", "/c: 953.7 MiB needed, 27.9 GiB free"),
 			fail("disk", "/var: on a file system that is mounted read-only", "mount it for writing, for instance with 'mount -o remount,rw'"),
-			pass("disk", "/nothing: 0 B needed, 30.0 GB free")}},
-		"enough space": {nil, []preflight.Result{pass("disk", "/var/lib/containerd: 3.0 GB needed, 50.0 GB free")}},
+			pass("disk", "/nothing: 0 B needed, 27.9 GiB free")}},
+		"enough space": {nil, []preflight.Result{pass("disk", "/var/lib/containerd: 2.8 GiB needed, 46.6 GiB free")}},
 		"paths that share a file system and together need too much": {func(_ *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/a", Bytes: 30e9}, {Path: "/b", Bytes: 30e9}}
-		}, []preflight.Result{fail("disk", "/a, /b: 60.0 GB needed, 50.0 GB free", "free 10.0 GB, or mount a larger disk there")}},
+		}, []preflight.Result{fail("disk", "/a, /b: 55.9 GiB needed, 46.6 GiB free", "free 9.3 GiB, or mount a larger disk there")}},
 		"paths on file systems of their own": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/a", Bytes: 30e9}, {Path: "/b", Bytes: 999}}
-			h.Disk = func(path string) (preflight.Filesystem, error) {
-				return map[string]preflight.Filesystem{"/a": {ID: 1, Free: 30e9}, "/b": {ID: 2, Free: 998}}[path], nil
+			h.Disk = func(path string) (diskspace.Space, error) {
+				return map[string]diskspace.Space{"/a": {Device: 1, Bytes: 30e9}, "/b": {Device: 2, Bytes: 998}}[path], nil
 			}
-		}, []preflight.Result{pass("disk", "/a: 30.0 GB needed, 30.0 GB free"), fail("disk", "/b: 999 B needed, 998 B free", "free 1 B, or mount a larger disk there")}},
+		}, []preflight.Result{pass("disk", "/a: 27.9 GiB needed, 27.9 GiB free"), fail("disk", "/b: 999 B needed, 998 B free", "free 1 B, or mount a larger disk there")}},
 		"one device, of which a part is mounted read-only": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/usr", Bytes: 1e9}, {Path: "/var", Bytes: 2e9}}
-			h.Disk = func(path string) (preflight.Filesystem, error) {
-				return preflight.Filesystem{ID: 1, Free: 50e9, ReadOnly: path == "/usr"}, nil
+			h.Disk = func(path string) (diskspace.Space, error) {
+				return diskspace.Space{Device: 1, Bytes: 50e9, ReadOnly: path == "/usr"}, nil
 			}
-		}, []preflight.Result{fail("disk", "/usr: on a file system that is mounted read-only", "mount it for writing, for instance with 'mount -o remount,rw'"), pass("disk", "/var: 2.0 GB needed, 50.0 GB free")}},
+		}, []preflight.Result{fail("disk", "/usr: on a file system that is mounted read-only", "mount it for writing, for instance with 'mount -o remount,rw'"), pass("disk", "/var: 1.9 GiB needed, 46.6 GiB free")}},
 		"a disk without inodes": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/a", Bytes: 1, Files: 600}, {Path: "/b", Bytes: 1, Files: 500}}
-			h.Disk = func(string) (preflight.Filesystem, error) {
-				return preflight.Filesystem{ID: 1, Free: 50e9, Inodes: 2000, FreeInodes: 1000}, nil
+			h.Disk = func(string) (diskspace.Space, error) {
+				return diskspace.Space{Device: 1, Bytes: 50e9, AllInodes: 2000, Inodes: 1000}, nil
 			}
 		}, []preflight.Result{fail("disk", "/a, /b: 1100 inodes needed, 1000 free", "remove small files that nobody needs, or mount a file system with more inodes there; df -i shows them")}},
 		"a disk that counts no inodes, as btrfs": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/a", Bytes: 1e9, Files: 600}}
-			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{ID: 1, Free: 50e9}, nil }
-		}, []preflight.Result{pass("disk", "/a: 1.0 GB needed, 50.0 GB free")}},
+			h.Disk = func(string) (diskspace.Space, error) { return diskspace.Space{Device: 1, Bytes: 50e9}, nil }
+		}, []preflight.Result{pass("disk", "/a: 953.7 MiB needed, 46.6 GiB free")}},
 		"a disk that does not answer": {func(h *preflight.Host, _ *preflight.Needs) {
-			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{}, errors.New("stale handle") }
+			h.Disk = func(string) (diskspace.Space, error) { return diskspace.Space{}, errors.New("stale handle") }
 		}, []preflight.Result{warn("disk", "cannot tell: stale handle", unreadable)}},
 
 		"not a node of any cluster": {nil, []preflight.Result{pass("other cluster", "not a node of any cluster")}},

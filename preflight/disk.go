@@ -2,8 +2,10 @@ package preflight
 
 import (
 	"context"
-	"fmt"
 	"strings"
+
+	"github.com/sealift/sealift/internal/diskspace"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // mount is the file system of a path: a part of it can be mounted read-only.
@@ -15,7 +17,7 @@ type mount struct {
 // disk adds up the space and the inodes that the paths on each file system need.
 func (p probes) disk(_ context.Context, r *Reporter) {
 	type demand struct {
-		Filesystem
+		diskspace.Space
 		need, inodes uint64
 		paths        []string
 	}
@@ -27,10 +29,10 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 			r.unknown(err)
 			continue
 		}
-		at := mount{fs.ID, fs.ReadOnly}
+		at := mount{fs.Device, fs.ReadOnly}
 		d := demands[at]
 		if d == nil {
-			d = &demand{Filesystem: fs}
+			d = &demand{Space: fs}
 			demands[at] = d
 			order = append(order, at)
 		}
@@ -45,27 +47,14 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 			r.Failf("mount it for writing, for instance with 'mount -o remount,rw'", "%s: on a file system that is mounted read-only", paths)
 			continue
 		}
-		if d.Inodes > 0 && d.inodes > d.FreeInodes {
-			r.Failf("remove small files that nobody needs, or mount a file system with more inodes there; df -i shows them", "%s: %d inodes needed, %d free", paths, d.inodes, d.FreeInodes)
+		if d.AllInodes > 0 && d.inodes > d.Inodes {
+			r.Failf("remove small files that nobody needs, or mount a file system with more inodes there; df -i shows them", "%s: %d inodes needed, %d free", paths, d.inodes, d.Inodes)
 			continue
 		}
-		if d.need > d.Free {
-			r.Failf("free "+Size(d.need-d.Free)+", or mount a larger disk there", "%s: %s needed, %s free", paths, Size(d.need), Size(d.Free))
+		if d.need > d.Bytes {
+			r.Failf("free "+plaintext.Bytes(d.need-d.Bytes)+", or mount a larger disk there", "%s: %s needed, %s free", paths, plaintext.Bytes(d.need), plaintext.Bytes(d.Bytes))
 			continue
 		}
-		r.Passf("%s: %s needed, %s free", paths, Size(d.need), Size(d.Free))
+		r.Passf("%s: %s needed, %s free", paths, plaintext.Bytes(d.need), plaintext.Bytes(d.Bytes))
 	}
-}
-
-// Size formats a number of bytes in decimal units, as disks are sold.
-func Size(n uint64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	value, unit := float64(n), 0
-	for value >= 1000 && unit < len(units)-1 {
-		value, unit = value/1000, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }

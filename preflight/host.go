@@ -2,19 +2,17 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/fips"
 )
 
@@ -28,7 +26,7 @@ type Host struct {
 	CPUs     int
 	Now      func() time.Time
 	// Disk returns the file system of path, or of the directory in which path would be created.
-	Disk func(path string) (Filesystem, error)
+	Disk func(path string) (diskspace.Space, error)
 	// PortError returns why this process cannot listen on a TCP port, or nil if the port is free.
 	PortError func(ctx context.Context, port int) error
 	// Dial connects to a host:port address and closes the connection.
@@ -39,16 +37,6 @@ type Host struct {
 	FIPS bool
 	// ClockSynced reports whether the kernel's clock is synchronised.
 	ClockSynced func() (bool, error)
-}
-
-// Filesystem is one mounted file system.
-type Filesystem struct {
-	ID   uint64 // equal for paths on the same file system
-	Free uint64 // bytes available to unprivileged users; the kubelet uses the same number
-	// Inodes is how many files it can have, and FreeInodes how many more. Both are 0 where it has no such limit.
-	Inodes, FreeInodes uint64
-	// ReadOnly means that the file system is mounted read-only.
-	ReadOnly bool
 }
 
 // ThisHost returns the machine that this process runs on. The caller provides target.
@@ -66,33 +54,10 @@ func ThisHost(target string) (Host, error) {
 		Hostname:  hostname,
 		CPUs:      runtime.NumCPU(),
 		Now:       time.Now,
-		Disk:      disk,
+		Disk:      diskspace.Of,
 		PortError: portError,
 		Dial:      dial, ClockSynced: clockSynced,
 	}, nil
-}
-
-// disk returns the file system of the nearest existing directory above path.
-func disk(path string) (Filesystem, error) {
-	for {
-		info, err := os.Stat(path)
-		if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
-			path = parent
-			continue
-		}
-		if err != nil {
-			return Filesystem{}, err
-		}
-		var space unix.Statfs_t
-		if err := unix.Statfs(path, &space); err != nil {
-			return Filesystem{}, fmt.Errorf("read the free space of %s: %w", path, err)
-		}
-		stat, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return Filesystem{}, fmt.Errorf("read the device of %s: this system does not report it", path)
-		}
-		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), Inodes: space.Files, FreeInodes: space.Ffree, ReadOnly: space.Flags&unix.ST_RDONLY != 0}, nil
-	}
 }
 
 // portError listens on all addresses for a moment. That fails if another process listens on any of them.

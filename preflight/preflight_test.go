@@ -195,7 +195,7 @@ func TestHostMeasuresMissingDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there.ID != missing.ID || missing.Free == 0 {
+	if there.Device != missing.Device || missing.Bytes == 0 {
 		t.Errorf("%+v and %+v", there, missing)
 	}
 }

@@ -121,10 +121,10 @@ func (s Specification) head(root *yaml.Node) error {
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s of %s: a specification must be a mapping", s.Kind, s.Name)
 	}
-	if field(root, "apiVersion") == nil {
+	if strictyaml.Child(root, "apiVersion") == nil {
 		put(root, "apiVersion", scalar("troubleshoot.sh/v1beta2"))
 	}
-	if kind := field(root, "kind"); kind == nil {
+	if kind := strictyaml.Child(root, "kind"); kind == nil {
 		put(root, "kind", scalar(s.Kind))
 	} else if kind.Value != s.Kind {
 		return fmt.Errorf("%s of %s: its kind is %s", s.Kind, s.Name, kind.Value)
@@ -135,15 +135,6 @@ func (s Specification) head(root *yaml.Node) error {
 
 func scalar(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-}
-
-func field(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
 }
 
 func put(mapping *yaml.Node, key string, value *yaml.Node) {

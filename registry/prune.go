@@ -226,18 +226,22 @@ func addDigests(all map[string]bool, m ocilayout.Manifest) {
 	}
 }
 
-// addTag adds what a tag leads to, and what that lists.
-func (p *Push) addTag(ctx context.Context, repo *remote.Repository, name string, all map[string]bool) error {
-	var d ocispec.Descriptor
-	var text []byte
-	err := p.options.retry(ctx, func(ctx context.Context) (err error) {
+// fetchTag fetches a manifest by its tag or digest; text is nil if the repository lacks it.
+func (p *Push) fetchTag(ctx context.Context, repo *remote.Repository, name string) (d ocispec.Descriptor, text []byte, err error) {
+	err = p.options.retry(ctx, func(ctx context.Context) (err error) {
 		d, text, err = fetchManifest(ctx, repo, name)
 		return err
 	})
-	if errors.Is(err, errdef.ErrNotFound) { // an index may lack platforms
-		return nil
+	if errors.Is(err, errdef.ErrNotFound) {
+		return d, nil, nil
 	}
-	if err != nil || all[d.Digest.String()] {
+	return d, text, err
+}
+
+// addTag adds what a tag leads to, and what that lists.
+func (p *Push) addTag(ctx context.Context, repo *remote.Repository, name string, all map[string]bool) error {
+	d, text, err := p.fetchTag(ctx, repo, name)
+	if err != nil || text == nil || all[d.Digest.String()] { // an index may lack platforms
 		return err
 	}
 	all[d.Digest.String()] = true
@@ -256,16 +260,8 @@ func (p *Push) addTag(ctx context.Context, repo *remote.Repository, name string,
 // removeReferrersTag removes the tag that stands for the referrers of a manifest, if all that it lists goes.
 func (p *Push) removeReferrersTag(ctx context.Context, repo *remote.Repository, subject string, going map[string]bool) error {
 	tag := strings.Replace(subject, ":", "-", 1)
-	var d ocispec.Descriptor
-	var text []byte
-	err := p.options.retry(ctx, func(ctx context.Context) (err error) {
-		d, text, err = fetchManifest(ctx, repo, tag)
-		return err
-	})
-	if errors.Is(err, errdef.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	d, text, err := p.fetchTag(ctx, repo, tag)
+	if err != nil || text == nil {
 		return err
 	}
 	var listed ocispec.Index

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -51,7 +51,7 @@ func newDocument(name string, i *spec.Installer) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &document{name: name, text: text, digest: digest, sum: fmt.Sprintf("%x", sha256.Sum256(text)), parsed: i}
+	d := &document{name: name, text: text, digest: digest, sum: sha256hex.Of(text), parsed: i}
 	for _, a := range i.AddOns {
 		d.addOns = append(d.addOns, spec.AddOn{Name: a.Name, Key: a.Key, Version: a.Version, Pos: a.Pos})
 	}

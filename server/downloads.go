@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/httprange"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/store"
 )
 
@@ -132,7 +132,7 @@ func (s *Server) packageTag(ctx context.Context, key string, object store.Object
 			return "", err
 		}
 		index, signature := archive.Raw()
-		tag := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(index, signature)))
+		tag := sha256hex.Of(slices.Concat(index, signature))
 		s.tags.put(key, tag, int64(len(key)+len(tag)))
 		return tag, nil
 	})

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/store"
 )
 
@@ -221,7 +221,7 @@ func (p *plans) since(ctx context.Context, digest string) (*bundle.Since, error)
 	if err != nil {
 		return nil, err
 	}
-	if got := fmt.Sprintf("%x", sha256.Sum256(data)); got != digest {
+	if got := sha256hex.Of(data); got != digest {
 		return nil, fmt.Errorf("%s in the store has the digest %s; remove it", indexKey(digest), got)
 	}
 	return bundle.NewSince(data)

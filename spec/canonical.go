@@ -2,14 +2,13 @@ package spec
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
@@ -53,8 +52,7 @@ func (i *Installer) Digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return sha256hex.Of(text), nil
 }
 
 func (i *Installer) specNode() (*yaml.Node, error) {

@@ -86,7 +86,7 @@ type Unused struct {
 // name=value) or key.option=value for any option of the Installer. Leading dashes are ignored. The error names every
 // mistake.
 func (i *Installer) Override(words ...string) (_ *Installer, unused Unused, err error) {
-	changed := i.clone()
+	changed := i.Clone()
 	var p parser
 	for n, word := range words {
 		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")

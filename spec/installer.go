@@ -213,8 +213,9 @@ func (p *parser) listedOption(options Options, s section, name, n *yaml.Node) {
 // plainInteger matches numbers that all versions of YAML read equally: not 0110, 0x6e or 1_10.
 var plainInteger = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
-// slashSize matches a prefix length from 1 to 128. Empty text is no length: kURL's web page writes it for a field that nobody filled in.
-var slashSize = regexp.MustCompile(`^$|^/?([1-9][0-9]?|1[01][0-9]|12[0-8])$`)
+// slashSize matches a prefix length from 1 to 128, or those for IPv4 and IPv6 with a comma between them. Empty text is no length: kURL's web
+// page writes it for a field that nobody filled in.
+var slashSize = regexp.MustCompile(`^$|^/?([1-9][0-9]?|1[01][0-9]|12[0-8])(,/?([1-9][0-9]?|1[01][0-9]|12[0-8]))?$`)
 
 // read returns the value of a node that has type t, or false if the node has another type.
 func (t fieldType) read(n *yaml.Node) (any, bool) {

@@ -124,6 +124,7 @@ func TestParseRefuses(t *testing.T) {
 		"a range without bits":         {document("  flannel: {version: 1, podCIDRRange: 0}\n"), `i:4:39: error: flannel.podCIDRRange must be a prefix length such as /20`},
 		"a range with too many bits":   {document("  kubernetes: {version: 1, serviceCidrRange: /129}\n"), `i:4:46: error: kubernetes.serviceCidrRange must be a prefix length such as /20`},
 		"a range of a blank":           {document("  weave: {version: 1, podCidrRange: ' '}\n"), `i:4:37: error: weave.podCidrRange must be a prefix length such as /20`},
+		"three ranges":                 {document("  weave: {version: 1, podCidrRange: '22,112,8'}\n"), `i:4:37: error: weave.podCidrRange must be a prefix length such as /20`},
 		"a range with two slashes":     {document("  weave: {version: 1, podCidrRange: //20}\n"), `i:4:37: error: weave.podCidrRange must be a prefix length such as /20`},
 		"a version that is a boolean":  {document("  docker: {version: true}\n"), `i:4:21: error: bad version "true" of docker (name a version such as 1.36.3, or remove the add-on)`},
 		"words for commands":           {document("  iptablesConfig: {iptablesCmds: [a]}\n"), `i:4:34: error: iptablesConfig.iptablesCmds must be a list of commands, each a list of words`},

@@ -44,7 +44,7 @@ func ParsePatch(name string, r io.Reader) (*Patch, error) {
 // or sets to null stays (kURL §2.2). An add-on with an empty version in the patch is removed. New add-ons are last. The Installer itself is
 // not changed. The error is a diag.Errors.
 func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
-	merged := i.clone()
+	merged := i.Clone()
 	for _, p := range patches {
 		merged.AddOns = slices.DeleteFunc(merged.AddOns, func(a AddOn) bool { return slices.Contains(p.removed, a.Name) })
 		merged.Migrated = append(merged.Migrated, p.installer.Migrated...)
@@ -68,7 +68,8 @@ func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
 	return merged, nil
 }
 
-func (i *Installer) clone() *Installer {
+// Clone returns a copy whose sections, add-ons and options can be changed.
+func (i *Installer) Clone() *Installer {
 	c := *i
 	c.AddOns, c.Sections, c.Migrated = slices.Clone(i.AddOns), slices.Clone(i.Sections), slices.Clone(i.Migrated)
 	for n := range c.AddOns {

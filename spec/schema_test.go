@@ -56,6 +56,7 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 		"what a cluster adds":              {document("  flannel: {version: 1}\n") + "metadata: {name: x, uid: y, labels: {a: b}}\nstatus: {}\n", true},
 		"a prefix length":                  {document("  flannel: {version: 1, podCIDRRange: /20}\n"), true},
 		"a prefix length without a slash":  {document("  flannel: {version: 1, podCIDRRange: 20}\n"), true},
+		"two prefix lengths":               {document("  flannel: {version: 1, podCIDRRange: '22,112'}\n"), true},
 		"a prefix length left empty":       {document("  flannel: {version: 1, podCIDRRange: ''}\n"), true},
 		"a prefix length of 0":             {document("  flannel: {version: 1, podCIDRRange: '/0'}\n"), false},
 		"another kind":                     {"apiVersion: v1\nkind: Pod\nspec: {weave: {version: 1}}\n", false},

@@ -145,7 +145,7 @@ func (f field) variableValue(v any) string {
 		}
 	case string:
 		if f.is == cidrSize {
-			return strings.TrimPrefix(v, "/")
+			return strings.ReplaceAll(v, "/", "")
 		}
 		if v == "" {
 			return f.initial

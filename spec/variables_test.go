@@ -31,6 +31,7 @@ func TestInstallerSetsVariables(t *testing.T) {
 		"a range without its slash":               {"  weave: {version: 1, podCidrRange: /20}", "POD_CIDR_RANGE", "20"},
 		"a range of one digit":                    {"  weave: {version: 1, podCidrRange: 8}", "POD_CIDR_RANGE", "8"},
 		"a range of IPv6":                         {"  kubernetes: {version: 1, serviceCidrRange: /112}", "SERVICE_CIDR_RANGE", "112"},
+		"ranges of IPv4 and IPv6":                 {"  weave: {version: 1, podCidrRange: '/22,/112'}", "POD_CIDR_RANGE", "22,112"},
 		"a range that nobody filled in":           {"  weave: {version: 1, podCidrRange: ''}", "POD_CIDR_RANGE", ""},
 		"an absent option":                        {"  weave: {version: 1}", "FLANNEL_POD_CIDR", ""},
 		"an absent option with a default":         {"  weave: {version: 1}", "KUBERNETES_CLUSTER_NAME", "kubernetes"},

@@ -145,7 +145,7 @@ func (p *page) request(ctx context.Context, method string, header map[string]str
 		return resp, nil
 	}
 	_ = resp.Body.Close()
-	err = &statusError{url: redacted(resp.Request.URL), code: resp.StatusCode}
+	err = &statusError{url: transfer.Redacted(resp.Request.URL), code: resp.StatusCode}
 	switch resp.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
 		return nil, errors.Join(err, fs.ErrNotExist)
@@ -155,13 +155,6 @@ func (p *page) request(ctx context.Context, method string, header map[string]str
 	return nil, err
 }
 
-// redacted returns a URL without its secrets: the password, and the query, which may sign a redirect to an object store.
-func redacted(u *url.URL) string {
-	shown := *u
-	shown.RawQuery = ""
-	return shown.Redacted()
-}
-
 func (p *page) stat(ctx context.Context) error {
 	resp, err := p.request(ctx, http.MethodHead, nil, http.StatusOK)
 	if err != nil {
@@ -169,7 +162,7 @@ func (p *page) stat(ctx context.Context) error {
 	}
 	_ = resp.Body.Close()
 	if resp.ContentLength < 0 {
-		return fmt.Errorf("the server does not send the length of %s", redacted(p.url))
+		return fmt.Errorf("the server does not send the length of %s", transfer.Redacted(p.url))
 	}
 	p.size, p.etag, p.date = resp.ContentLength, resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
 	return nil
@@ -197,16 +190,16 @@ func (p *page) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 // check refuses a response with other bytes than requested.
 func (p *page) check(resp *http.Response, off, n int64) error {
 	if etag := resp.Header.Get("ETag"); etag != p.etag || p.etag == "" && resp.Header.Get("Last-Modified") != p.date {
-		return fmt.Errorf("%s: %w; start again", redacted(p.url), ErrChanged)
+		return fmt.Errorf("%s: %w; start again", transfer.Redacted(p.url), ErrChanged)
 	}
 	if resp.StatusCode == http.StatusOK {
 		if off == 0 && resp.ContentLength == n { // the whole value was requested
 			return nil
 		}
-		return fmt.Errorf("the server of %s does not support ranges; download the package and use a folder as store", redacted(p.url))
+		return fmt.Errorf("the server of %s does not support ranges; download the package and use a folder as store", transfer.Redacted(p.url))
 	}
 	if err := checkRange(resp.Header.Get("Content-Range"), off, n, p.size); err != nil {
-		return fmt.Errorf("%s: %w", redacted(p.url), err)
+		return fmt.Errorf("%s: %w", transfer.Redacted(p.url), err)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -197,7 +196,7 @@ func (j *journal) close() error {
 		return nil
 	}
 	if j.head.Upload == "" {
-		if err := os.Remove(j.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := atomicfile.Remove(j.file.Name()); err != nil {
 			return errors.Join(err, j.file.Close())
 		}
 	}

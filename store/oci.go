@@ -136,7 +136,7 @@ func (r *registryRepository) do(ctx context.Context, method, address string, hea
 			return resp, nil
 		}
 		_ = resp.Body.Close()
-		status := &statusError{url: redacted(resp.Request.URL), code: resp.StatusCode}
+		status := &statusError{url: transfer.Redacted(resp.Request.URL), code: resp.StatusCode}
 		if resp.StatusCode != http.StatusUnauthorized || again {
 			return nil, status
 		}
@@ -186,7 +186,7 @@ var errForeign = errors.New("this tag is not a value that sealift has stored; us
 func readDocument(resp *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
 	if err = errors.Join(err, resp.Body.Close()); err == nil && len(data) > maxManifest {
-		err = fmt.Errorf("%s answers with more than %d bytes", redacted(resp.Request.URL), maxManifest)
+		err = fmt.Errorf("%s answers with more than %d bytes", transfer.Redacted(resp.Request.URL), maxManifest)
 	}
 	return data, err
 }

@@ -1,10 +1,10 @@
 package store
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // maxTag is the maximum length of a tag (distribution-spec).
@@ -18,8 +18,7 @@ const hashedTag = "_z"
 func keyTag(key string) string {
 	tag := escapeKey(key)
 	if len(tag) > maxTag {
-		sum := sha256.Sum256([]byte(key))
-		return hashedTag + hex.EncodeToString(sum[:])
+		return hashedTag + sha256hex.Of(key)
 	}
 	return tag
 }

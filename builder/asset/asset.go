@@ -8,8 +8,6 @@ package asset
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +20,7 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/manifest/repository"
 )
 
@@ -176,13 +175,9 @@ func (r *Resolved) fromFile(open Opener) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	h := sha256.New()
-	size, err := io.Copy(h, f)
-	if err != nil {
-		return err
-	}
-	r.open, r.Size, r.SHA256 = open, size, hex.EncodeToString(h.Sum(nil))
-	return nil
+	r.open = open
+	r.SHA256, r.Size, err = sha256hex.Read(f)
+	return err
 }
 
 // known is the last known version of a URL and the digest of its content.

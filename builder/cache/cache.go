@@ -8,8 +8,6 @@
 package cache
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // ErrMismatch means that content does not match its digest or size.
@@ -195,7 +194,7 @@ func (c *Cache) Read(digest string, limit int64) ([]byte, error) {
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("cached blob %s is larger than %d bytes", digest, limit)
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
+	if sha256hex.Of(data) != digest {
 		return nil, errors.Join(fmt.Errorf("cached blob %s: %w its name", digest, ErrMismatch), c.forget(digest))
 	}
 	return data, nil
@@ -208,18 +207,18 @@ func (c *Cache) Verify(digest string) error {
 		return err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	got, _, err := sha256hex.Read(f)
+	if err != nil {
 		return fmt.Errorf("read cached blob: %w", err)
 	}
-	if hex.EncodeToString(h.Sum(nil)) != digest {
+	if got != digest {
 		return errors.Join(fmt.Errorf("cached blob %s: %w its name", digest, ErrMismatch), c.forget(digest))
 	}
 	return nil
 }
 
 func (c *Cache) forget(digest string) error {
-	if err := os.Remove(c.Path(digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.Remove(c.Path(digest)); err != nil {
 		return fmt.Errorf("remove damaged blob: %w", err)
 	}
 	return nil

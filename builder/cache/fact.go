@@ -1,19 +1,18 @@
 package cache
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Remember stores a fact about a mutable name. kind is a folder name, key may be any text, and fact is encoded as JSON.
 func (c *Cache) Remember(kind, key string, fact any) error {
-	data, err := json.Marshal(record{Key: digestOf(key), Fact: fact})
+	data, err := json.Marshal(record{Key: sha256hex.Of(key), Fact: fact})
 	if err != nil {
 		return fmt.Errorf("cache %s %s: %w", kind, key, err)
 	}
@@ -48,7 +47,7 @@ func (c *Cache) Recall(kind, key string, fact any) bool {
 		return false
 	}
 	r := record{Fact: fact}
-	return json.Unmarshal(data, &r) == nil && r.Key == digestOf(key)
+	return json.Unmarshal(data, &r) == nil && r.Key == sha256hex.Of(key)
 }
 
 // record contains the digest of its key instead of the key. The key may be a mirror's URL with its password, and CI shares
@@ -59,10 +58,5 @@ type record struct {
 }
 
 func (c *Cache) recordPath(kind, key string) string {
-	return filepath.Join(c.facts(), kind, digestOf(key)+".json")
-}
-
-func digestOf(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:])
+	return filepath.Join(c.facts(), kind, sha256hex.Of(key)+".json")
 }

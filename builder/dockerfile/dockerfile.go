@@ -8,8 +8,6 @@ package dockerfile
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +27,7 @@ import (
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/builder/tool"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/internal/trust"
 )
 
@@ -59,8 +58,7 @@ func New(target, file, platform string, args map[string]string, plan *Plan, base
 	if err != nil {
 		return Build{}, err
 	}
-	sum := sha256.Sum256(content)
-	b.SHA256 = hex.EncodeToString(sum[:])
+	b.SHA256 = sha256hex.Of(content)
 	return b, nil
 }
 

@@ -62,13 +62,13 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	resp, err := (&http.Client{Transport: c.Bounds.Over(c.Transport)}).Do(req)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			return nil, fmt.Errorf("get %s: %w", redacted(req.URL), wrapped.Err)
+			return nil, fmt.Errorf("get %s: %w", transfer.Redacted(req.URL), wrapped.Err)
 		}
 		return nil, err
 	}
 	if !isExpectedStatus(resp.StatusCode, header) {
 		_ = resp.Body.Close()
-		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode, Header: resp.Header}
+		return nil, &StatusError{URL: transfer.Redacted(resp.Request.URL), Code: resp.StatusCode, Header: resp.Header}
 	}
 	return resp, nil
 }
@@ -83,11 +83,4 @@ func isExpectedStatus(status int, asked http.Header) bool {
 		return asked.Get("If-None-Match") != "" || asked.Get("If-Modified-Since") != ""
 	}
 	return false
-}
-
-// redacted returns a URL without its secrets: the password, and the query, which may sign a redirect to an object store.
-func redacted(u *url.URL) string {
-	shown := *u
-	shown.RawQuery = ""
-	return shown.Redacted()
 }

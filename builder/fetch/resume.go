@@ -2,8 +2,6 @@ package fetch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // ErrUnchanged means that the server still has the known version.
@@ -111,8 +110,7 @@ func (t *attempt) key() string {
 	if t.blob.SHA256 != "" {
 		return "sha256-" + t.blob.SHA256
 	}
-	sum := sha256.Sum256([]byte(t.from.URL))
-	return "url-" + hex.EncodeToString(sum[:])
+	return "url-" + sha256hex.Of(t.from.URL)
 }
 
 // begun describes a partial without a known digest. With it, the rest of exactly the same content can be requested.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // aptSolver answers for one target and architecture of the Debian family.
@@ -116,7 +116,7 @@ func (s *aptSolver) update(ctx context.Context) error {
 	}
 	began := time.Now()
 	// Until it is fully read, nothing is known about it.
-	if err := os.Remove(filepath.Join(s.apt.dir, readingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.Remove(filepath.Join(s.apt.dir, readingFile)); err != nil {
 		return err
 	}
 	if err := s.read(ctx); err != nil {

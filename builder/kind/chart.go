@@ -2,8 +2,6 @@ package kind
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +18,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -118,8 +117,7 @@ func (k *chartKind) render(ctx context.Context, r *resolving, d manifest.Chart) 
 	if got := c.rendered.Name; got != d.Name {
 		return nil, fmt.Errorf("chart %s: the archive %s has the name %s in its Chart.yaml", d.Name, c.URL, got)
 	}
-	sum := sha256.Sum256(c.rendered.Document())
-	c.Document = hex.EncodeToString(sum[:])
+	c.Document = sha256hex.Of(c.rendered.Document())
 	c.uses = chart.ImagesOf(c.rendered)
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // magic begins each head.
@@ -95,7 +96,7 @@ func decodeHead(data []byte) (head, error) {
 	if err := h.set.validate(); err != nil {
 		return head{}, err
 	}
-	h.id = digest(text)
+	h.id = sha256hex.Of(text)
 	switch {
 	case h.id != h.set.id():
 		return head{}, errors.New("its description is not in the canonical form")
@@ -106,7 +107,7 @@ func decodeHead(data []byte) (head, error) {
 	switch {
 	case int64(len(h.table)) != h.set.blocksOf(h.number)*sha256.Size:
 		return head{}, fmt.Errorf("has %d bytes of digests for %d blocks", len(h.table), h.set.blocksOf(h.number))
-	case digest(h.table) != h.set.Parts[h.number]:
+	case sha256hex.Of(h.table) != h.set.Parts[h.number]:
 		return head{}, errors.New("has digests of other blocks than its description says")
 	}
 	return h, nil

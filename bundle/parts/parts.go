@@ -7,12 +7,13 @@ package parts
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Format is the version of the layout of parts.
@@ -47,12 +48,7 @@ type Set struct {
 // id identifies a set: the sha256 of its description.
 func (s Set) id() string {
 	text, _ := json.Marshal(s) // it has strings and numbers only
-	return digest(text)
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return sha256hex.Of(text)
 }
 
 // total is the number of all parts.

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/reedsolomon"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // archive is size bytes, the same for the same seed.
@@ -25,7 +27,7 @@ func archive(size int, seed byte) []byte {
 func split(t testing.TB, data []byte, limit int64, parity int) (folder string, set Set) {
 	t.Helper()
 	folder = t.TempDir()
-	set, err := Write(t.Context(), folder, "x", bytes.NewReader(data), int64(len(data)), Options{Archive: digest(data), Limit: limit, Parity: parity})
+	set, err := Write(t.Context(), folder, "x", bytes.NewReader(data), int64(len(data)), Options{Archive: sha256hex.Of(data), Limit: limit, Parity: parity})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +288,7 @@ func TestPlansKeepLimits(t *testing.T) {
 		"no room":        {size: 1 << 20, limit: 100, parity: 0, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Plan(row.size, Options{Archive: digest(nil), Limit: row.limit, Parity: row.parity})
+			s, err := Plan(row.size, Options{Archive: sha256hex.Of(""), Limit: row.limit, Parity: row.parity})
 			if row.refused {
 				if err == nil {
 					t.Errorf("got %d and %d parts", s.Data, s.Parity)

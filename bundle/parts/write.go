@@ -11,6 +11,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // writeBuffer is the memory, in bytes, for the parts that are written beside each other.
@@ -40,7 +42,7 @@ func Plan(size int64, o Options) (Set, error) {
 		}
 		s.Parts = make([]string, s.total())
 		for n := range s.Parts {
-			s.Parts[n] = digest(nil)
+			s.Parts[n] = sha256hex.Of("")
 		}
 		header, err := headSize(s, 0)
 		if err != nil {
@@ -178,7 +180,7 @@ func (w *writer) put(part int, at int64, data []byte) error {
 // finish writes the heads, whose digests are known now.
 func (w *writer) finish() (Set, error) {
 	for part, table := range w.tables {
-		w.Parts[part] = digest(table)
+		w.Parts[part] = sha256hex.Of(table)
 	}
 	for part, f := range w.files {
 		text, err := head{set: w.Set, number: part, table: w.tables[part]}.encode()

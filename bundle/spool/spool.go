@@ -4,17 +4,14 @@
 package spool
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Description describes a file. It is kept as JSON.
@@ -36,14 +33,11 @@ func Read[D Description](name string) (d D, err error) {
 		return d, err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return d, err
+	digest, _, err := sha256hex.Read(f)
+	if err == nil && digest != d.Digest() {
+		err = fmt.Errorf("%s is damaged", name)
 	}
-	if hex.EncodeToString(sum.Sum(nil)) != d.Digest() {
-		return d, fmt.Errorf("%s is damaged", name)
-	}
-	return d, nil
+	return d, err
 }
 
 // Write makes a file and its folder. write writes the content and returns its description.
@@ -51,7 +45,7 @@ func Write[D Description](name string, write func(io.Writer) (D, error)) (d D, e
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return d, err
 	}
-	if err := os.Remove(name + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.Remove(name + ".json"); err != nil {
 		return d, err
 	}
 	err = atomicfile.Fill(name, 0o644, func(w *os.File) error {

@@ -69,12 +69,12 @@ func (c *checker) spec(file, kind, hint string, collect, analyze []string) error
 // wrappedSpec returns the specification inside a Secret or ConfigMap, where Troubleshoot looks for cluster specifications,
 // or nil.
 func wrappedSpec(root *yaml.Node) *yaml.Node {
-	kind := value(root, "kind")
+	kind := strictyaml.Child(root, "kind")
 	if kind == nil || kind.Value != "Secret" && kind.Value != "ConfigMap" {
 		return nil
 	}
 	for _, key := range []string{"stringData", "data"} {
-		data := value(root, key)
+		data := strictyaml.Child(root, key)
 		if data == nil || data.Kind != yaml.MappingNode {
 			continue
 		}
@@ -88,20 +88,20 @@ func wrappedSpec(root *yaml.Node) *yaml.Node {
 }
 
 func checkSpec(r *strictyaml.Reader, root *yaml.Node, kind string, collect, analyze []string) {
-	if n := value(root, "apiVersion"); n == nil || !slices.Contains(apiVersions(), n.Value) {
+	if n := strictyaml.Child(root, "apiVersion"); n == nil || !slices.Contains(apiVersions(), n.Value) {
 		r.Errorf(r.Pos(orNode(n, root)), "write "+apiVersions()[0], "apiVersion is none of Troubleshoot's")
 	}
-	if n := value(root, "kind"); n == nil || n.Value != kind {
+	if n := strictyaml.Child(root, "kind"); n == nil || n.Value != kind {
 		r.Errorf(r.Pos(orNode(n, root)), "write "+kind, "kind is not %s", kind)
 	}
-	spec := value(root, "spec")
+	spec := strictyaml.Child(root, "spec")
 	if spec == nil || spec.Kind != yaml.MappingNode {
 		r.Errorf(r.Pos(orNode(spec, root)), "", "spec is missing, or no mapping")
 		return
 	}
 	collected := 0
 	for i, key := range append(slices.Clone(collect), analyze...) {
-		items := value(spec, key)
+		items := strictyaml.Child(spec, key)
 		if items == nil {
 			continue
 		}
@@ -133,16 +133,6 @@ func inBlock(pos diag.Pos, block *yaml.Node, data []byte) diag.Pos {
 	}
 	pos.Line += block.Line
 	return pos
-}
-
-// value returns the value of a key in a mapping, or nil.
-func value(mapping *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
 }
 
 func orNode(n, otherwise *yaml.Node) *yaml.Node {

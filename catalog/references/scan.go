@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/references/object"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // source names the origin of scanned YAML.
@@ -73,7 +74,7 @@ func (c *checker) scan(data []byte, from source) {
 // have its version. The others accept any tag here; `kubeadm config images list` prints the right one. A configuration
 // without a Kubernetes version is a patch, which pulls nothing.
 func (c *checker) kubeadm(node *yaml.Node, from source) {
-	if !strings.HasPrefix(object.Text(node, "apiVersion"), "kubeadm.k8s.io/") || object.Text(node, "kind") != "ClusterConfiguration" || object.Field(node, "kubernetesVersion") == nil {
+	if !strings.HasPrefix(object.Text(node, "apiVersion"), "kubeadm.k8s.io/") || object.Text(node, "kind") != "ClusterConfiguration" || strictyaml.Child(node, "kubernetesVersion") == nil {
 		return
 	}
 	registry := object.Text(node, "imageRepository")

@@ -130,6 +130,9 @@ func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(
 		if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
 			return err
 		}
+		if err := exclusiveFlags(cmd); err != nil {
+			return err
+		}
 		if a.Verbose {
 			level.Set(slog.LevelDebug)
 		}
@@ -185,6 +188,21 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// exclusiveFlags refuses flags that exclude each other: see cobra's MarkFlagsMutuallyExclusive. Cobra itself checks them later, and without
+// the exit code of wrong usage.
+func exclusiveFlags(cmd *cobra.Command) error {
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	_, given, _ := strings.Cut(err.Error(), "none of the others can be; [")
+	given, found := strings.CutSuffix(given, "] were all set")
+	if !found {
+		return UsageError("%v; see '%s --help'", err, cmd.CommandPath())
+	}
+	return UsageError("--%s exclude each other; give one", strings.Join(strings.Fields(given), " and --"))
 }
 
 // plainFlagError replaces the error of a Go function with one that says which values a flag takes.

@@ -35,6 +35,29 @@ func TestInvalidFlagValuesAreExplained(t *testing.T) {
 	}
 }
 
+func TestExclusiveFlagsAreWrongUsage(t *testing.T) {
+	tree := func(*App) *cobra.Command {
+		cmd := &cobra.Command{Use: "ship", RunE: func(*cobra.Command, []string) error { return nil }}
+		for _, name := range []string{"sail", "row", "tow"} {
+			cmd.Flags().Bool(name, false, "")
+		}
+		cmd.MarkFlagsMutuallyExclusive("sail", "row", "tow")
+		return cmd
+	}
+	for args, want := range map[string]string{
+		"":                   "",
+		"--row":              "",
+		"--row --sail":       "ship: --row and --sail exclude each other; give one\n",
+		"--tow --row --sail": "ship: --row and --sail and --tow exclude each other; give one\n",
+	} {
+		var errOut bytes.Buffer
+		code := Run(t.Context(), "ship", tree, strings.Fields(args), strings.NewReader(""), io.Discard, &errOut)
+		if errOut.String() != want || (code == ExitUsage) != (want != "") {
+			t.Errorf("%s: exit code %d, %s", args, code, &errOut)
+		}
+	}
+}
+
 // TestForeignControlCharactersAreEscaped has a command that prints a hostile cluster's text in every way that commands have.
 func TestForeignControlCharactersAreEscaped(t *testing.T) {
 	const hostile = "\x1b]0;mine\x07\x1b[2Jrome\u009b1A\u202e\x7f"

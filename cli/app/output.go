@@ -78,9 +78,4 @@ func (a *App) ProgramOutput() io.Writer {
 func FormatBytes(n int64) string { return plaintext.Bytes(n) }
 
 // Counted is "1 error", "2 errors".
-func Counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func Counted(n int, what string) string { return plaintext.Count(n, what) }

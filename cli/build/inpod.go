@@ -2,8 +2,6 @@ package build
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +17,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/pods"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )
@@ -114,11 +113,11 @@ func fetchSources(ctx context.Context, s store.Store, digest, dir string) error 
 		return err
 	}
 	defer value.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(value, 0, value.Size())); err != nil {
+	got, _, err := sha256hex.Read(io.NewSectionReader(value, 0, value.Size()))
+	if err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
+	if got != digest {
 		return fmt.Errorf("they have the digest %s in the store, not %s", got, digest)
 	}
 	return builder.UnpackSources(io.NewSectionReader(value, 0, value.Size()), dir)

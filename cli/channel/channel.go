@@ -170,28 +170,13 @@ func (a commands) channelGet(ctx context.Context, kubeconfig, format string) err
 		rows[0] = append(rows[0], "OWNER", "FORMER")
 	}
 	for _, r := range installed {
-		row := []string{dash(r.Namespace), r.Name, dash(deref(r.Version)), dash(r.ManifestHash), dash(r.Channel)}
+		row := []string{cmp.Or(r.Namespace, "-"), r.Name, cmp.Or(channel.VersionOf(r.Version), "-"), cmp.Or(r.ManifestHash, "-"), cmp.Or(r.Channel, "-")}
 		if owners {
-			row = append(row, cmp.Or(r.Owner, "channel"), dash(r.Former))
+			row = append(row, cmp.Or(r.Owner, "channel"), cmp.Or(r.Former, "-"))
 		}
 		rows = append(rows, row)
 	}
 	return printTable(a.Out, rows)
-}
-
-// deref returns a version or "".
-func deref(version *string) string {
-	if version == nil {
-		return ""
-	}
-	return *version
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // printTable writes rows separated by tabs: at least one, even after a cell as wide as a tab stop.

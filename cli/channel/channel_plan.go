@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,10 +81,10 @@ func (a commands) channelPlan(ctx context.Context, channels []string, o channelP
 	a.warnSkipped(plan)
 	rows := [][]string{{"NAME", "NAMESPACE", "VERSION", "ACTION", "REASON"}}
 	for _, d := range plan.Addons {
-		rows = append(rows, []string{d.Entry.Name, d.Entry.Namespace, dash(deref(d.Entry.Version)), string(d.Action), d.Reason})
+		rows = append(rows, []string{d.Entry.Name, d.Entry.Namespace, cmp.Or(channel.VersionOf(d.Entry.Version), "-"), string(d.Action), d.Reason})
 	}
 	for _, s := range plan.Skipped {
-		rows = append(rows, []string{s.Entry.Name, s.Entry.Namespace, dash(deref(s.Entry.Version)), "skip", s.Reason})
+		rows = append(rows, []string{s.Entry.Name, s.Entry.Namespace, cmp.Or(channel.VersionOf(s.Entry.Version), "-"), "skip", s.Reason})
 	}
 	if len(rows) == 1 {
 		_, err := fmt.Fprintln(a.Out, "the channels have no add-ons")

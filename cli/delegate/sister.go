@@ -38,33 +38,27 @@ beside sealift or on the PATH; 'make build' makes both.`,
 
 // Operator makes the command operator, which becomes sealift-controller.
 func Operator() *cobra.Command {
-	return &cobra.Command{
-		Use:   "operator COMMAND...",
-		Short: "Run hooks of shell-operator and modules of addon-operator in a cluster",
-		Long: `Run hooks of shell-operator and modules of addon-operator in a cluster. This command runs 'sealift-controller operator'
-with the same arguments. The program must lie beside sealift or on the PATH; 'make build' makes both.`,
-		Example:            "  sealift operator start --hooks-dir hooks\n  sealift operator queue list",
-		DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return become(controllerName, append([]string{"operator"}, args...))
-		},
-		ValidArgsFunction: completions(controllerName, "operator"),
-	}
+	return controller("operator", "Run hooks of shell-operator and modules of addon-operator in a cluster",
+		"  sealift operator start --hooks-dir hooks\n  sealift operator queue list")
 }
 
 // Fleet makes the command fleet, which becomes sealift-controller.
 func Fleet() *cobra.Command {
+	return controller("fleet", "Roll add-ons out over many clusters", "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet status")
+}
+
+func controller(name, short, example string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "fleet COMMAND...",
-		Short: "Roll add-ons out over many clusters",
-		Long: `Roll add-ons out over many clusters. This command runs 'sealift-controller fleet' with the same arguments. The program
-must lie beside sealift or on the PATH; 'make build' makes both.`,
-		Example:            "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet status",
+		Use:   name + " COMMAND...",
+		Short: short,
+		Long: short + `. This command runs 'sealift-controller ` + name + `'
+with the same arguments. The program must lie beside sealift or on the PATH; 'make build' makes both.`,
+		Example:            example,
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return become(controllerName, append([]string{"fleet"}, args...))
+			return become(controllerName, append([]string{name}, args...))
 		},
-		ValidArgsFunction: completions(controllerName, "fleet"),
+		ValidArgsFunction: completions(controllerName, name),
 	}
 }
 

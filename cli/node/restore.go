@@ -108,7 +108,7 @@ func (a commands) restore(cmd *cobra.Command, name string, o restoreOptions) (er
 	if o.survivor {
 		return a.restoreFrom(cmd.Context(), nil, o)
 	}
-	finder, err := a.finder(cmd, o.snapshotKeys)
+	finder, err := a.finder(o.snapshotKeys)
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,16 @@ func (a commands) restoreOnNewHost(ctx context.Context, from *snapshot.Loaded, o
 	return a.carryOut(ctx, in, o.installOptions)
 }
 
+// restoreHere returns the options of a restore of this host.
+func (a commands) restoreHere(root string) restore.Options {
+	return restore.Options{Scope: node.Scope{Root: root, Output: a.ProgramOutput()}, Excluded: func(ctx context.Context) error {
+		return exclusion.Host{Root: root}.Check(ctx, nil, exclusion.Restore)
+	}}
+}
+
 // restoreFrom restores a snapshot, or this host's own data if there is none.
 func (a commands) restoreFrom(ctx context.Context, from *snapshot.Loaded, o restoreOptions) (err error) {
-	options := restore.Options{Scope: node.Scope{Root: o.root, Output: a.ProgramOutput()}}
+	options := a.restoreHere(o.root)
 	var content *snapshot.Content
 	if from != nil {
 		content, options.Volumes = from.Content, from.ReadVolumes
@@ -290,7 +297,7 @@ func controlPlaneCommand(ctx context.Context, root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true, Root: root})
+	return exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true, Root: root})
 }
 
 // restoreVolumes writes the volumes of a snapshot that this host lacks.

@@ -1,13 +1,19 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/snapshot"
+	"github.com/sealift/sealift/installer/recovery/undo"
 )
 
 func TestLostObjectsAreNamedBeforeTheQuestion(t *testing.T) {
@@ -58,5 +64,25 @@ func TestFlagsOfARestoreMustGoTogether(t *testing.T) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
 		})
+	}
+}
+
+func TestRestoreWaitsForUnfinishedUndo(t *testing.T) {
+	root := t.TempDir()
+	options := (commands{App: &app.App{Err: io.Discard}}).restoreHere(root)
+	if err := options.Excluded(t.Context()); err != nil {
+		t.Errorf("without one: %v", err)
+	}
+	set, err := undo.Store{Root: root, Rootfs: t.TempDir()}.Keep("fedcba9876543210", "1.35.4", time.Now())
+	if err == nil {
+		err = set.WriteOrder(undo.JointUndo{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64), Stage: undo.Committed,
+			Members: []cluster.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = options.Excluded(t.Context())
+	if refused, ok := errors.AsType[*exclusion.Error](err); !ok || refused.Operation != exclusion.Undo {
+		t.Errorf("got %v", err)
 	}
 }

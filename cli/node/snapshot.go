@@ -62,9 +62,6 @@ their volumes are read, if they have Velero's annotations for that: pre.hook.bac
   sealift snapshot save --passphrase-file /root/passphrase --out /media/usb/cluster-1.snapshot`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(notBoth(cmd, "out", "store"), notBoth(cmd, "key", "passphrase-file")); err != nil {
-				return err
-			}
 			return a.snapshotSave(cmd.Context(), o)
 		},
 	}
@@ -75,16 +72,10 @@ their volumes are read, if they have Velero's annotations for that: pre.hook.bac
 	addRoot(cmd, &o.root)
 	flags.BoolVar(&o.volumes, "volumes", false, "save the local volumes of this host, too")
 	addSnapshotStoreFlag(cmd, &o.store)
+	cmd.MarkFlagsMutuallyExclusive("out", "store")
+	cmd.MarkFlagsMutuallyExclusive("key", "passphrase-file")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
-}
-
-// notBoth refuses two flags that say different things.
-func notBoth(cmd *cobra.Command, one, other string) error {
-	if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
-		return app.UsageError("--%s and --%s exclude each other; give one", one, other)
-	}
-	return nil
 }
 
 func addSnapshotStoreFlag(cmd *cobra.Command, location *string) {
@@ -166,7 +157,7 @@ signed under that name.`,
 			checked := k.identity != "" || k.passphrase != ""
 			if checked {
 				var err error
-				if f, err = a.finder(cmd, k); err != nil {
+				if f, err = a.finder(k); err != nil {
 					return err
 				}
 			}

@@ -60,6 +60,7 @@ func (k *snapshotKeys) addFlags(cmd *cobra.Command) {
 	for _, name := range []string{"identity", "passphrase-file"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
+	cmd.MarkFlagsMutuallyExclusive("identity", "passphrase-file")
 }
 
 // trust returns the clusters whose snapshots are accepted: the named ones, or else the one of this host.
@@ -82,10 +83,7 @@ func (k snapshotKeys) trust() (snapshot.Trust, error) {
 }
 
 // finder returns what reads snapshots with the keys and the trust of the flags.
-func (a commands) finder(cmd *cobra.Command, k snapshotKeys) (*snapshot.Finder, error) {
-	if err := notBoth(cmd, "identity", "passphrase-file"); err != nil {
-		return nil, err
-	}
+func (a commands) finder(k snapshotKeys) (*snapshot.Finder, error) {
 	trust, err := k.trust()
 	if err != nil {
 		return nil, err
@@ -145,7 +143,7 @@ The command reads only the beginning. Use 'sealift snapshot verify' to check all
 		Example: "  sealift snapshot show --identity snapshots.key\n  sealift snapshot show /media/usb/cluster-1.snapshot -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := a.finder(cmd, k)
+			f, err := a.finder(k)
 			if err != nil {
 				return err
 			}
@@ -207,7 +205,7 @@ a file, or the name of a snapshot in the store. Without one, the command checks 
 		Example: "  sealift snapshot verify --identity snapshots.key\n  sealift snapshot verify /media/usb/cluster-1.snapshot --passphrase-file /root/passphrase",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := a.finder(cmd, k)
+			f, err := a.finder(k)
 			if err != nil {
 				return err
 			}
@@ -247,7 +245,7 @@ done. 'sealift restore' does not need it.`,
 			if out == "" {
 				return app.UsageError("--out must name the folder to write")
 			}
-			f, err := a.finder(cmd, k)
+			f, err := a.finder(k)
 			if err != nil {
 				return err
 			}

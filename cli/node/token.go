@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/token"
+	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -97,7 +98,7 @@ func (a commands) createToken(ctx context.Context, admin controlplane.Administra
 		whole, err = admin.RenewToken(ctx, o.ttl, o.description, o.renew)
 		made.Command = hostpath.Sudo("certs renew --token " + whole)
 	} else {
-		made.Command, err = admin.JoinCommand(ctx, controlplane.Invitation{For: o.ttl, Description: o.description, ControlPlane: o.controlPlane, Root: o.root, From: o.from})
+		made.Command, err = exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: o.ttl, Description: o.description, ControlPlane: o.controlPlane, Root: o.root, From: o.from})
 	}
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func joinCommands(ctx context.Context, root string) ([]joinCommand, error) {
 	var all []joinCommand
 	for _, one := range []controlplane.Invitation{{For: tokenLife}, {For: certificateLife, ControlPlane: true}} {
 		one.Description, one.Root = "made by the install", root
-		command, err := admin.JoinCommand(ctx, one)
+		command, err := exclusion.JoinCommand(ctx, admin, one)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/token"
+	"github.com/sealift/sealift/installer/operation/exclusion"
 )
 
 func TestCreatedTokenIsPrintedAsTextOrJSON(t *testing.T) {
@@ -39,6 +41,20 @@ func TestCreatedTokenIsPrintedAsTextOrJSON(t *testing.T) {
 		t.Errorf("got %q", text)
 	}
 	if all, err := token.List(t.Context(), admin.Client); err != nil || len(all) != 2 {
+		t.Errorf("the cluster has the tokens %v, %v", all, err)
+	}
+}
+
+func TestControlPlaneTokenWaitsForUnfinishedOperation(t *testing.T) {
+	admin := controlplane.Administrator{Client: fake.NewClientset(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "sealift-upgrade"},
+		Data:       map[string]string{"state.json": `{"from":"1.35.4","to":"1.36.3","phase":"nodes","leader":"host-1","snapshot":"/var/lib/snapshot"}`},
+	})}
+	err := (commands{App: &app.App{}}).createToken(t.Context(), admin, tokenOptions{ttl: time.Hour, controlPlane: true})
+	if refused, ok := errors.AsType[*exclusion.Error](err); !ok {
+		t.Errorf("got %v, %v", refused, err)
+	}
+	if all, err := token.List(t.Context(), admin.Client); err != nil || len(all) != 0 {
 		t.Errorf("the cluster has the tokens %v, %v", all, err)
 	}
 }

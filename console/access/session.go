@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/console/jsonfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 const (
@@ -111,7 +112,7 @@ func (s Sessions) read(name string) (found Session, err error) {
 	found.Seen = info.ModTime().UTC()
 	now := s.Now()
 	if err != nil || now.Sub(found.Began) >= SessionTime || now.Sub(found.Seen) >= IdleTime || found.Began.Sub(now) > skew || found.Seen.Sub(now) > skew || !slices.Contains(Roles(), found.Role) {
-		return Session{}, errors.Join(ErrNoSession, removeFile(name))
+		return Session{}, errors.Join(ErrNoSession, atomicfile.Remove(name))
 	}
 	return found, nil
 }
@@ -131,7 +132,7 @@ func (s Sessions) List() (all []Session, err error) {
 }
 
 // End ends the session of a secret.
-func (s Sessions) End(secret string) error { return removeFile(s.file(secret)) }
+func (s Sessions) End(secret string) error { return atomicfile.Remove(s.file(secret)) }
 
 // Revoke ends the sessions that a predicate selects, and returns them.
 func (s Sessions) Revoke(selects func(Session) bool) (ended []Session, err error) {
@@ -144,7 +145,7 @@ func (s Sessions) Revoke(selects func(Session) bool) (ended []Session, err error
 			return err
 		}
 		ended = append(ended, one)
-		return removeFile(name)
+		return atomicfile.Remove(name)
 	})
 	return ended, err
 }

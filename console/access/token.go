@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/console/jsonfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 const (
@@ -95,7 +96,7 @@ func (t Tokens) sweep() (left int, err error) {
 	err = eachFile(t.Dir, func(name string) error {
 		var token Token
 		if err := jsonfile.Read(name, &token); err != nil || !t.valid(token) {
-			return removeFile(name)
+			return atomicfile.Remove(name)
 		}
 		left++
 		return nil
@@ -139,14 +140,6 @@ func eachFile(dir string, visit func(name string) error) error {
 		if err := visit(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// removeFile removes a file that somebody else may have removed.
-func removeFile(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	return nil
 }

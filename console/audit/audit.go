@@ -13,8 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -38,11 +39,10 @@ type Entry struct {
 	Detail  string    `json:"detail,omitempty"` // such as the command
 }
 
-// Log is a file of entries. Its methods may be called from several goroutines.
+// Log is a file of entries. Its methods may be called from several goroutines and programs.
 type Log struct {
 	name string
 	size int64
-	mu   sync.Mutex
 }
 
 // New returns the log in a file, which appears with its first entry. size is how large the file grows, in bytes; 0 is the default.
@@ -61,11 +61,14 @@ func (l *Log) Write(e Entry) (err error) {
 		return err
 	}
 	line = append(line, '\n')
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if err := os.MkdirAll(filepath.Dir(l.name), 0o700); err != nil {
 		return fmt.Errorf("write the audit: %w", err)
 	}
+	unlock, err := l.lock()
+	if err != nil {
+		return fmt.Errorf("write the audit: %w", err)
+	}
+	defer unlock()
 	if err := l.rotate(int64(len(line))); err != nil {
 		return fmt.Errorf("rotate the audit: %w", err)
 	}
@@ -75,6 +78,18 @@ func (l *Log) Write(e Entry) (err error) {
 	}
 	_, err = f.Write(line)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// lock locks the folder of the files, because the unit that does changes of the cluster writes to the console's files. Call unlock.
+func (l *Log) lock() (unlock func(), err error) {
+	folder, err := os.Open(filepath.Dir(l.name))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	return func() { _ = folder.Close() }, nil
 }
 
 // rotate renames the files if the newest has no room for more bytes.
@@ -104,8 +119,14 @@ func (l *Log) rotated(n int) string {
 
 // Last returns the last n entries, the newest first. A line that is damaged, as by a power failure, is left out.
 func (l *Log) Last(n int) (found []Entry, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	unlock, err := l.lock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	for file := 0; file <= kept && len(found) < n; file++ {
 		entries, err := read(l.rotated(file))
 		if errors.Is(err, fs.ErrNotExist) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sealift/sealift/console/audit"
 )
 
@@ -35,6 +37,31 @@ func TestAuditRotates(t *testing.T) {
 	for i, e := range last {
 		if e.What != strconv.Itoa(entries-1-i) {
 			t.Errorf("entry %d is %s", i, e.What)
+		}
+	}
+}
+
+// TestProgramsRotateOneByOne has two logs of the same files, as the console and its unit for changes have. A file that two rotate at once is
+// replaced before it is full.
+func TestProgramsRotateOneByOne(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.jsonl")
+	const writers, entries, size = 4, 100, 1000
+	var group errgroup.Group
+	for range writers {
+		log := audit.New(name, size)
+		group.Go(func() (err error) {
+			for n := 0; n < entries && err == nil; n++ {
+				err = log.Write(audit.Entry{Time: time.Unix(int64(n), 0), What: "login", Result: "done"})
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 4; n++ {
+		if info, err := os.Stat(name + "." + strconv.Itoa(n)); err != nil || info.Size() > size || info.Size() < size-200 {
+			t.Errorf("file %d: %+v, %v", n, info, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/console/jsonfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -87,7 +88,7 @@ func (r *Runner) Begin(ctx context.Context, request Request, before func() error
 		return err
 	}
 	for _, name := range []string{resultName, progressName} {
-		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := atomicfile.Remove(filepath.Join(r.Dir, name)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -189,24 +190,26 @@ func (a Action) Words(s Settings, values map[string]string) ([]string, error) {
 	if missing := a.Missing(s); missing != "" {
 		return nil, fmt.Errorf("%s is not set up; root on this node runs: sealift-console on %s", strings.ToLower(a.Title), missing)
 	}
-	var words []string
+	return a.fill(s, func(_, value string) string { return value }, func(name string) (string, error) { return a.checked(s, name, values[name]) })
+}
+
+// fill returns the words of the command. setting gets the flag and the value of a setting, and field the name of a field.
+func (a Action) fill(s Settings, setting func(flag, value string) string, field func(name string) (string, error)) (words []string, err error) {
 	for _, word := range a.words {
 		name, isValue := strings.CutPrefix(strings.TrimSuffix(word, "}"), "{")
-		value, _, isSetting := s.named(name)
+		value, flag, isSetting := s.named(name)
 		switch {
-		case !isValue:
-			words = append(words, word)
 		case word == keysWord:
 			words = append(words, s.keyWords()...)
+			continue
 		case isSetting:
-			words = append(words, value)
-		default:
-			checked, err := a.checked(s, name, values[name])
-			if err != nil {
+			word = setting(flag, value)
+		case isValue:
+			if word, err = field(name); err != nil {
 				return nil, err
 			}
-			words = append(words, checked)
 		}
+		words = append(words, word)
 	}
 	return words, nil
 }
@@ -223,27 +226,11 @@ func (a Action) checked(s Settings, name, value string) (string, error) {
 	return field.whole(s, value)
 }
 
-// Example returns the command line of the action, with a word in capitals for each field that has no value.
+// Example returns the command line of the action, with a word in capitals for each setting and field that has no value.
 func (a Action) Example(s Settings, values map[string]string) string {
-	var words []string
-	for _, word := range a.words {
-		name, isValue := strings.CutPrefix(strings.TrimSuffix(word, "}"), "{")
-		value, flag, isSetting := s.named(name)
-		switch {
-		case !isValue:
-			words = append(words, word)
-		case word == keysWord:
-			words = append(words, s.keyWords()...)
-		case isSetting && value != "":
-			words = append(words, value)
-		case isSetting:
-			_, placeholder, _ := strings.Cut(flag, " ")
-			words = append(words, placeholder)
-		case values[name] != "":
-			words = append(words, values[name])
-		default:
-			words = append(words, strings.ToUpper(name))
-		}
-	}
+	words, _ := a.fill(s, func(flag, value string) string {
+		_, placeholder, _ := strings.Cut(flag, " ")
+		return cmp.Or(value, placeholder)
+	}, func(name string) (string, error) { return cmp.Or(values[name], strings.ToUpper(name)), nil })
 	return Line(words...)
 }

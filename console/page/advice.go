@@ -191,7 +191,7 @@ func recoveryProblems(s status, now time.Time) (all []problem) {
 	}
 	for _, one := range s.Space {
 		if one.Free < one.Needed {
-			all = append(all, problem{What: string(one.Path) + " is too small for the next upgrade", Why: fmt.Sprintf("%s are free, and an upgrade takes %s", plaintext.Bytes(int64(one.Free)), plaintext.Bytes(int64(one.Needed))), Run: []string{command.Shell("df", "-h", string(one.Path))}})
+			all = append(all, problem{What: string(one.Path) + " is too small for the next upgrade", Why: fmt.Sprintf("%s are free, and an upgrade takes %s", plaintext.Bytes(one.Free), plaintext.Bytes(one.Needed)), Run: []string{command.Shell("df", "-h", string(one.Path))}})
 		}
 	}
 	return all

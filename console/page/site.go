@@ -11,7 +11,6 @@ import (
 	"errors"
 	"html/template"
 	"log/slog"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -84,8 +83,8 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	}
 	s.templates, err = template.New("").Funcs(template.FuncMap{
 		"asset":   func(name string) string { return "/assets/" + s.assets.Name(name) },
-		"bytes":   plaintext.Bytes,
-		"bytes64": func(n uint64) string { return plaintext.Bytes(int64(min(n, math.MaxInt64))) },
+		"bytes":   plaintext.Bytes[int64],
+		"bytes64": plaintext.Bytes[uint64],
 		"took":    func(d time.Duration) string { return d.Round(10 * time.Millisecond).String() },
 		"zero":    time.Time.IsZero,
 		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },

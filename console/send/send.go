@@ -7,9 +7,7 @@ package send
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +27,7 @@ import (
 	"github.com/sealift/sealift/internal/outage"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 const (
@@ -197,8 +196,7 @@ func digest(f *os.File, offset, size int64) (sum string, data []byte, err error)
 	if _, err := f.ReadAt(data, offset); err != nil {
 		return "", nil, err
 	}
-	hash := sha256.Sum256(data)
-	return hex.EncodeToString(hash[:]), data, nil
+	return sha256hex.Of(data), data, nil
 }
 
 // sendChunk sends the next chunk. After a failure it asks where the upload ends, and sends from there.

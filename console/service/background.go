@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/sealift/sealift/console/audit"
@@ -54,7 +52,7 @@ func (h Home) runner(log *slog.Logger) *background.Runner {
 
 // isActive reports whether the unit of changes runs. Without systemd, as on a host that is being repaired, none does.
 func isActive(ctx context.Context, log *slog.Logger) (bool, error) {
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--value", "--property=ActiveState", workName).Output()
+	state, err := command.UnitState(ctx, workName)
 	if err != nil && ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -62,8 +60,7 @@ func isActive(ctx context.Context, log *slog.Logger) (bool, error) {
 		log.Warn("systemd does not say whether a change runs", "unit", workName, "error", err)
 		return false, nil
 	}
-	state := strings.TrimSpace(string(out))
-	return state == "active" || state == "activating" || state == "deactivating" || state == "reloading", nil
+	return state != "" && state != "inactive" && state != "failed", nil
 }
 
 // ErrWorking means that a change of the cluster runs, which the console has started.

@@ -9,7 +9,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // gzipMagic begins every bundle.
@@ -122,16 +124,8 @@ func (s *Spool) Tail(u Upload) (t Tail, err error) {
 		return Tail{}, err
 	}
 	defer f.Close()
-	t.SHA256, err = digestOf(io.NewSectionReader(f, u.Offset-t.Size, t.Size))
+	t.SHA256, _, err = sha256hex.Read(io.NewSectionReader(f, u.Offset-t.Size, t.Size))
 	return t, err
-}
-
-func digestOf(from io.Reader) (string, error) {
-	hash := sha256.New()
-	if _, err := io.Copy(hash, from); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // check judges a complete upload, and makes it usable or removes it. When the console ends meanwhile, the next one checks it again.
@@ -163,7 +157,7 @@ func (s *Spool) judge(u Upload) (Verdict, error) {
 		if err != nil {
 			return Verdict{}, err
 		}
-		got, err := digestOf(f)
+		got, _, err := sha256hex.Read(f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return Verdict{}, err
 		}
@@ -189,7 +183,7 @@ const maxReason = 2000
 func (s *Spool) refuse(u *Upload, why error) {
 	reason := why.Error()
 	u.State, u.Verdict, u.Reason = Refused, Verdict{}, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-	if err := errors.Join(removeFile(s.part(u.ID)), s.save(u)); err != nil {
+	if err := errors.Join(atomicfile.Remove(s.part(u.ID)), s.save(u)); err != nil {
 		s.Log.Error("cannot record that an upload was refused", "name", u.Name, "error", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/console/jsonfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -69,7 +70,7 @@ func Open(ctx context.Context, o Options) (*Spool, error) {
 	}
 	for _, e := range entries { // of a record that was never written
 		if id, isPart := strings.CutSuffix(e.Name(), partEnd); isPart && s.all[id] == nil {
-			if err := removeFile(s.part(id)); err != nil {
+			if err := atomicfile.Remove(s.part(id)); err != nil {
 				return nil, err
 			}
 		}
@@ -93,14 +94,14 @@ func (s *Spool) load(id string) error {
 	}
 	if err != nil || u.ID != id || !IsBundle(u.Name) {
 		s.Log.Warn("removing a damaged record of an upload", "file", s.record(id), "error", err)
-		return errors.Join(removeFile(s.record(id)), removeFile(s.part(id)))
+		return errors.Join(atomicfile.Remove(s.record(id)), atomicfile.Remove(s.part(id)))
 	}
 	if u.State == Ready {
 		if err := os.Rename(s.part(id), s.bundle(u.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if _, err := os.Stat(s.bundle(u.Name)); errors.Is(err, fs.ErrNotExist) {
-			return removeFile(s.record(id))
+			return atomicfile.Remove(s.record(id))
 		}
 	}
 	if u.State == Receiving { // bytes of a chunk that did not end
@@ -134,14 +135,7 @@ func (s *Spool) sweep() error {
 // remove removes an upload that is not ready. The caller holds the lock.
 func (s *Spool) remove(id string) error {
 	delete(s.all, id)
-	return errors.Join(removeFile(s.part(id)), removeFile(s.record(id)))
-}
-
-func removeFile(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(atomicfile.Remove(s.part(id)), atomicfile.Remove(s.record(id)))
 }
 
 // Create begins an upload, or returns the one that the same person has begun for a file of this name and length.
@@ -195,7 +189,7 @@ func (s *Spool) checkSpace(more int64) error {
 	}
 	if free < minFree || free-minFree < uint64(more) {
 		return fmt.Errorf("%w: %s are free in %s, the upload takes %s, and %s have to stay free for pods; free space on the node, or delete bundles", ErrSpace,
-			plaintext.Bytes(int64(free)), s.Spool, plaintext.Bytes(more), plaintext.Bytes(minFree))
+			plaintext.Bytes(free), s.Spool, plaintext.Bytes(more), plaintext.Bytes(uint64(minFree)))
 	}
 	return nil
 }

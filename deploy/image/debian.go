@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/builder/debfile"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 const (
@@ -57,7 +57,7 @@ func fetchAll(lock, cache string) (names []string, err error) {
 // fetch downloads a missing package.
 func fetch(name, digest, url string) error {
 	data, err := os.ReadFile(name)
-	if err == nil && sum(data) == digest {
+	if err == nil && sha256hex.Of(data) == digest {
 		return nil
 	}
 	client := &http.Client{Timeout: downloadTime}
@@ -72,15 +72,10 @@ func fetch(name, digest, url string) error {
 	if data, err = io.ReadAll(io.LimitReader(resp.Body, packageSize)); err != nil {
 		return err
 	}
-	if got := sum(data); got != digest {
+	if got := sha256hex.Of(data); got != digest {
 		return fmt.Errorf("its digest is %s, not %s", got, digest)
 	}
 	return atomicfile.Write(name, data)
-}
-
-func sum(data []byte) string {
-	digest := sha256.Sum256(data)
-	return hex.EncodeToString(digest[:])
 }
 
 // unpack reads the files that packages install, sorted.

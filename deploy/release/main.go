@@ -5,18 +5,16 @@
 package main
 
 import (
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 func main() {
@@ -63,11 +61,11 @@ func describe(name string) (sbom.Program, error) {
 		return sbom.Program{}, err
 	}
 	defer f.Close()
-	digest := sha256.New()
-	if _, err := io.Copy(digest, f); err != nil {
+	digest, _, err := sha256hex.Read(f)
+	if err != nil {
 		return sbom.Program{}, err
 	}
-	p := sbom.Program{Name: filepath.Base(name), SHA256: hex.EncodeToString(digest.Sum(nil)), Go: info.GoVersion}
+	p := sbom.Program{Name: filepath.Base(name), SHA256: digest, Go: info.GoVersion}
 	for _, s := range info.Settings {
 		if s.Key == "GOARCH" {
 			p.Arch = s.Value

@@ -8,8 +8,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +25,7 @@ import (
 	"github.com/sealift/sealift/fleet/crd"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/ensure"
 	"github.com/sealift/sealift/kube/reconcile"
@@ -161,8 +160,7 @@ func connectLocal(o Options) (*agent, error) {
 
 // hashOf makes the beginning of the names of AppliedManifestWorks from the address of the hub.
 func hashOf(server string) string {
-	sum := sha256.Sum256([]byte(server))
-	return hex.EncodeToString(sum[:])
+	return sha256hex.Of(server)
 }
 
 // prepare installs the kinds that an agent writes on the cluster, and the namespace of add-ons.

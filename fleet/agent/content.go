@@ -101,7 +101,7 @@ func keepContent(ctx context.Context, a *bundle.Archive, folder string) error {
 		return err
 	}
 	link := filepath.Join(folder, newName+".link")
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := atomicfile.Remove(link); err != nil {
 		return err
 	}
 	if err := os.Symlink(unpacked.Digest, link); err != nil {

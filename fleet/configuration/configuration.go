@@ -10,8 +10,6 @@ package configuration
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -230,8 +229,7 @@ func digest(refs []ocm.InstallConfigReference) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return sha256hex.Of(text), nil
 }
 
 // observe finds the rollout status of an add-on.

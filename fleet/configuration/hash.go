@@ -1,13 +1,12 @@
 package configuration
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // HashAnnotation is the annotation of a ManifestWork that has the hashes of its configurations (O-17).
@@ -54,8 +53,7 @@ func hash(content any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hash a configuration: %w", err)
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return sha256hex.Of(text), nil
 }
 
 // Annotate returns the value of HashAnnotation.

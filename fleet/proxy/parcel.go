@@ -3,8 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,6 +20,7 @@ import (
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/helm/source"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // A carried cluster installs its releases itself. The hub packs the HelmReleaseProxy with the chart, and reads the result from a report.
@@ -160,8 +159,7 @@ func (c Carrier) chart(ctx context.Context, found *clusters, one *parcel.Release
 		return nil, fmt.Errorf("chart %s lacks chart %s, on which it depends, and parcels carry one archive for each release: package the chart with 'helm dependency update' and 'helm package'",
 			loaded.Name, missing[0].Name)
 	}
-	sum := sha256.Sum256(fetched.Content)
-	one.Chart = hex.EncodeToString(sum[:])
+	one.Chart = sha256hex.Of(fetched.Content)
 	return fetched.Content, nil
 }
 

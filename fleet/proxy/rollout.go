@@ -21,13 +21,13 @@ import (
 	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/internal/sandbox"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/rollout"
 )
 
 // suffix makes the name of a cluster's HelmReleaseProxy unique, as the API server does with five characters.
 func suffix(hcp *caaph.HelmChartProxy, c chartplan.Cluster) string {
-	sum := sha256.Sum256([]byte(string(hcp.UID) + "/" + c.Name))
-	return hex.EncodeToString(sum[:])[:5]
+	return sha256hex.Of(string(hcp.UID) + "/" + c.Name)[:5]
 }
 
 // These find objects that a template reads in addition to the cluster. Fields of a cluster, such as ControlPlaneEndpoint, are other

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Verified is the condition of a ManifestWork, and of a ManagedCluster, that reports whether the agent accepts the hub's works.
@@ -131,7 +132,7 @@ func (p Policy) Origin(name, annotation string, spec ocm.AgentSpec) (Seal, signa
 	if err != nil {
 		return fail(refuse(Changed, "the content cannot be read: %v", err))
 	}
-	if s.Work != name || s.Digest != digest(text) {
+	if s.Work != name || s.Digest != sha256hex.Of(text) {
 		return fail(refuse(Changed, "the content is not what the hub signed with number %d", s.Sequence))
 	}
 	signed, err := parse(text)

@@ -8,8 +8,6 @@ package seal
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Annotation has the seal of a ManifestWork.
@@ -113,12 +112,7 @@ func Digest(spec ocm.AgentSpec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(text), nil
-}
-
-func digest(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return sha256hex.Of(text), nil
 }
 
 // canonical returns a spec as JSON that is the same before and after an API server has stored it: with the server's

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // document is a document of a chart as Helm sorts it.
@@ -77,7 +79,7 @@ func parse(text string) (nodes []*yaml.Node, err error) {
 // items returns the items of a list, and those of lists in it, or the object itself. As for the API's own clients, an object
 // with items is a list. An item of a list such as RoleList may leave out its kind.
 func items(node *yaml.Node) ([]*yaml.Node, error) {
-	list, kind := field(node, "items"), text(node, "kind")
+	list, kind := strictyaml.Child(node, "items"), text(node, "kind")
 	if list == nil || list.Kind != yaml.SequenceNode {
 		if strings.HasSuffix(kind, "List") && list != nil && list.Tag == "!!null" { // a loop without a turn
 			return nil, nil
@@ -141,7 +143,7 @@ func withoutAliases(node *yaml.Node) *yaml.Node {
 			continue
 		}
 		for i := 0; i+1 < len(from.Content); i += 2 { // the mapping's own keys, and earlier ones, take precedence
-			if field(&out, from.Content[i].Value) == nil {
+			if strictyaml.Child(&out, from.Content[i].Value) == nil {
 				out.Content = append(out.Content, from.Content[i], from.Content[i+1])
 			}
 		}

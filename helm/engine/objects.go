@@ -145,7 +145,7 @@ func (n *namer) object(e entry) (object, error) {
 	if o.Kind == "" || apiVersion == "" {
 		return o, errors.New("an object has no kind or no apiVersion")
 	}
-	metadata := field(e.node, "metadata")
+	metadata := strictyaml.Child(e.node, "metadata")
 	if metadata == nil || metadata.Kind != yaml.MappingNode {
 		return o, fmt.Errorf("%s has no metadata", o.Kind)
 	}
@@ -169,11 +169,11 @@ func (n *namer) object(e entry) (object, error) {
 
 // learn records a kind that a CustomResourceDefinition makes cluster-scoped.
 func (n *namer) learn(crd *yaml.Node) {
-	spec := field(crd, "spec")
+	spec := strictyaml.Child(crd, "spec")
 	if spec == nil || text(spec, "scope") != "Cluster" {
 		return
 	}
-	if names := field(spec, "names"); names != nil {
+	if names := strictyaml.Child(spec, "names"); names != nil {
 		n.cluster[text(spec, "group")+"/"+text(names, "kind")] = true
 	}
 }
@@ -216,19 +216,9 @@ func scalar(s string) *yaml.Node {
 	return n
 }
 
-// field returns a value of a mapping, nil when it is not there.
-func field(node *yaml.Node, key string) *yaml.Node {
-	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // text returns the written form of a scalar of a mapping, "" for null.
 func text(node *yaml.Node, key string) string {
-	if value := field(node, key); value != nil && value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
+	if value := strictyaml.Child(node, key); value != nil && value.Kind == yaml.ScalarNode && value.Tag != "!!null" {
 		return value.Value
 	}
 	return ""

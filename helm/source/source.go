@@ -7,6 +7,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,8 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // MaxSize bounds the archive of a chart, and maxIndex the list of charts of a repository, in bytes.
@@ -105,10 +108,9 @@ func isDigest(text string) bool {
 
 // pack makes an Archive of content whose digest is right, if one is given.
 func pack(content []byte, version string, digests ...string) (Archive, error) {
-	sum := sha256.Sum256(content)
-	a := Archive{Content: content, Version: version, Digest: "sha256:" + hex.EncodeToString(sum[:])}
+	a := Archive{Content: content, Version: version, Digest: "sha256:" + sha256hex.Of(content)}
 	for _, want := range digests {
-		if want != "" && strings.TrimPrefix(want, "sha256:") != hex.EncodeToString(sum[:]) {
+		if want != "" && strings.TrimPrefix(want, "sha256:") != strings.TrimPrefix(a.Digest, "sha256:") {
 			return Archive{}, fmt.Errorf("%w: %s, want %s", ErrDigest, a.Digest, want)
 		}
 	}
@@ -120,7 +122,7 @@ func pick(want string, have []string) (int, error) {
 	if at := slices.Index(have, want); at >= 0 && want != "" {
 		return at, nil
 	}
-	constraint, err := semver.NewConstraint(orAny(want))
+	constraint, err := semver.NewConstraint(cmp.Or(want, "*"))
 	if err != nil {
 		return 0, fmt.Errorf("version %q: %w", want, err)
 	}
@@ -134,16 +136,9 @@ func pick(want string, have []string) (int, error) {
 	}
 	if best < 0 {
 		const shown = 5
-		return 0, fmt.Errorf("no version matches %q; available: %s", orAny(want), strings.Join(have[:min(shown, len(have))], ", "))
+		return 0, fmt.Errorf("no version matches %q; available: %s", cmp.Or(want, "*"), strings.Join(have[:min(shown, len(have))], ", "))
 	}
 	return best, nil
-}
-
-func orAny(version string) string {
-	if version == "" {
-		return "*"
-	}
-	return version
 }
 
 // exact reports whether a version is exact, not a range.

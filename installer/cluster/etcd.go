@@ -55,13 +55,22 @@ const (
 // etcd is that of a cluster, as a client of its members.
 type etcd struct{ *clientv3.Client }
 
-// openEtcd makes a client with the credentials that a control plane has; without them it is fs.ErrNotExist.
-func openEtcd(ctx context.Context, endpoints ...string) (*etcd, error) {
+// withEtcd calls do with a client for members at the endpoints, which has the credentials of a control plane. It does nothing on a host
+// without them: the etcd of its cluster, if there is one, runs elsewhere.
+func withEtcd(ctx context.Context, do func(*etcd) error, endpoints ...string) error {
 	config, err := etcdCredentials(etcdPKI)
-	if err != nil {
-		return nil, fmt.Errorf("the credentials for etcd: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return newEtcd(ctx, config, endpoints...)
+	if err != nil {
+		return fmt.Errorf("the credentials for etcd: %w", err)
+	}
+	e, err := newEtcd(ctx, config, endpoints...)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return do(e)
 }
 
 func newEtcd(ctx context.Context, config *tls.Config, endpoints ...string) (*etcd, error) {
@@ -252,15 +261,7 @@ func etcdEndpoint(host string) string { return "https://" + net.JoinHostPort(hos
 func leaveEtcd(ctx context.Context, node, address string, endpoints ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, speed.Patience(etcdTime))
 	defer cancel()
-	e, err := openEtcd(ctx, endpoints...)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	return e.leave(ctx, node, address)
+	return withEtcd(ctx, func(e *etcd) error { return e.leave(ctx, node, address) }, endpoints...)
 }
 
 // EtcdHealth asks every member of this host's etcd. A cluster with its etcd elsewhere has none.

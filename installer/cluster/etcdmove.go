@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"slices"
 
@@ -23,15 +21,7 @@ func MoveEtcdMember(ctx context.Context, node, address string, others []string) 
 	if len(endpoints) == 0 {
 		endpoints = []string{ownEtcd()}
 	}
-	e, err := openEtcd(ctx, endpoints...)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	return e.move(ctx, node, "https://"+net.JoinHostPort(address, "2380"))
+	return withEtcd(ctx, func(e *etcd) error { return e.move(ctx, node, "https://"+net.JoinHostPort(address, "2380")) }, endpoints...)
 }
 
 // move tries until ctx ends: a member that has just started, or that has lost its leader, answers some moments later.

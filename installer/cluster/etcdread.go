@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,24 +28,19 @@ type EtcdMember struct {
 // EtcdMembers lists the members of the etcd of this control plane, as their majority knows them. The list is empty if etcd runs
 // elsewhere.
 func EtcdMembers(ctx context.Context) (all []EtcdMember, err error) {
-	e, err := openEtcd(ctx, ownEtcd())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
 	ctx, cancel := context.WithTimeout(ctx, speed.Patience(2*answerTime))
 	defer cancel()
-	list, err := e.MemberList(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the members of etcd: %w", err)
-	}
-	for _, m := range list.Members {
-		all = append(all, EtcdMember{m.Name, m.PeerURLs})
-	}
-	return all, nil
+	err = withEtcd(ctx, func(e *etcd) error {
+		list, err := e.MemberList(ctx)
+		if err != nil {
+			return fmt.Errorf("list the members of etcd: %w", err)
+		}
+		for _, m := range list.Members {
+			all = append(all, EtcdMember{m.Name, m.PeerURLs})
+		}
+		return nil
+	}, ownEtcd())
+	return all, err
 }
 
 // SystemNamespace is etcd's key of the namespace kube-system. Its UID distinguishes consecutive clusters on the same host.

@@ -151,6 +151,18 @@ func (v *View) nodeObject(ctx context.Context, name string) (*unstructured.Unstr
 
 // Nodes lists the cluster's nodes by name.
 func (v *View) Nodes(ctx context.Context) ([]Node, error) {
+	objects, err := v.listNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := []Node{}
+	for _, object := range objects {
+		nodes = append(nodes, node(object))
+	}
+	return nodes, nil
+}
+
+func (v *View) listNodes(ctx context.Context) ([]unstructured.Unstructured, error) {
 	objects, err := v.cluster.Objects(ctx, nodeKind)
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
@@ -159,11 +171,7 @@ func (v *View) Nodes(ctx context.Context) ([]Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
 	}
-	nodes := []Node{}
-	for _, object := range list.Items {
-		nodes = append(nodes, node(object))
-	}
-	return nodes, nil
+	return list.Items, nil
 }
 
 func node(o unstructured.Unstructured) Node {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -259,24 +258,18 @@ func (m *Member) AwaitUnlisted(ctx context.Context) error {
 // CheckLeave reports whether the rest of the cluster's etcd can decide anything without this node. If it cannot now, or this node is
 // not a member any longer, nothing is lost.
 func CheckLeave(ctx context.Context, node string) error {
-	e, err := openEtcd(ctx, ownEtcd())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	members, err := e.members(ctx)
-	if err != nil {
-		return nil // as said
-	}
-	own, there := memberOf(members, node, "")
-	others := without(members, own)
-	if !there || len(others) == 0 {
-		return nil
-	}
-	return checkMajority(others)
+	return withEtcd(ctx, func(e *etcd) error {
+		members, err := e.members(ctx)
+		if err != nil {
+			return nil // as said
+		}
+		own, there := memberOf(members, node, "")
+		others := without(members, own)
+		if !there || len(others) == 0 {
+			return nil
+		}
+		return checkMajority(others)
+	}, ownEtcd())
 }
 
 // LeaveEtcd removes this node's member from the cluster's etcd, if it has one and there are others. Call it before the programs

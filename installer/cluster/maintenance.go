@@ -133,16 +133,12 @@ func (v *View) AnnotationsOf(ctx context.Context, name string) (map[string]strin
 
 // Annotations returns those of all nodes, by name.
 func (v *View) Annotations(ctx context.Context) (map[string]map[string]string, error) {
-	nodes, err := v.cluster.Objects(ctx, nodeKind)
+	nodes, err := v.listNodes(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the nodes: %w", err)
-	}
-	list, err := nodes.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list the nodes: %w", err)
+		return nil, err
 	}
 	found := map[string]map[string]string{}
-	for _, n := range list.Items {
+	for _, n := range nodes {
 		found[n.GetName()] = n.GetAnnotations()
 	}
 	return found, nil

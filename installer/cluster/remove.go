@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"slices"
 	"strings"
@@ -76,16 +75,12 @@ func FindLeftovers(ctx context.Context, client kubernetes.Interface, node string
 }
 
 // ownMembers lists the members of this host's etcd; of a cluster with its etcd elsewhere there are none.
-func ownMembers(ctx context.Context) ([]etcdMember, error) {
-	e, err := openEtcd(ctx, ownEtcd())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	return e.members(ctx)
+func ownMembers(ctx context.Context) (members []etcdMember, err error) {
+	err = withEtcd(ctx, func(e *etcd) error {
+		members, err = e.members(ctx)
+		return err
+	}, ownEtcd())
+	return members, err
 }
 
 func (r *NodeLeftovers) findNode(ctx context.Context) error {

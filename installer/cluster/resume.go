@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -48,7 +49,7 @@ func (k Kubeadm) resume(ctx context.Context, config string, objects []*unstructu
 	if empty, err := hollow(kubeadm.PKI); err != nil || empty {
 		return false, err
 	}
-	if run(ctx, k.Output, "systemctl", "is-active", "--quiet", "kubelet") != nil { // it was not started, or it keeps failing
+	if state, _ := command.UnitState(ctx, "kubelet"); state != "active" { // it was not started, or it keeps failing
 		return false, ctx.Err()
 	}
 	fmt.Fprintln(k.Output, "an earlier run has started a control plane: waiting for it")

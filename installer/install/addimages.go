@@ -112,7 +112,7 @@ func (a *Adding) weigh(ctx context.Context) (err error) {
 		return err
 	}
 	if a.Free = disk.Bytes; uint64(a.Bytes) > 0 && uint64(a.Bytes)+fullBelow > a.Free {
-		return fmt.Errorf("%s has %s free, and the images need %s; free some there", node.ContainerdDir, plaintext.Bytes(int64(a.Free)), plaintext.Bytes(a.Bytes+fullBelow))
+		return fmt.Errorf("%s has %s free, and the images need %s; free some there", node.ContainerdDir, plaintext.Bytes(a.Free), plaintext.Bytes(a.Bytes+fullBelow))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/diskspace"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -62,9 +63,9 @@ func fullDisks(paths []string, needs []preflight.Space, known bool) (full []stri
 		if disk.Bytes >= fullBelow && (!known || disk.Bytes >= needed[disk.Device]) {
 			continue
 		}
-		line := fmt.Sprintf("%s has %s free", path, preflight.Size(disk.Bytes))
+		line := fmt.Sprintf("%s has %s free", path, plaintext.Bytes(disk.Bytes))
 		if needed[disk.Device] > 0 {
-			line += ", and the rest of the install needs " + preflight.Size(needed[disk.Device])
+			line += ", and the rest of the install needs " + plaintext.Bytes(needed[disk.Device])
 		}
 		full = append(full, line)
 	}

@@ -39,7 +39,7 @@ func TestFullDiskIsReportedOnceWithNeed(t *testing.T) {
 	paths := []string{large, full, filepath.Join(full, "not", "there"), small, "/nowhere"}
 	needs := []preflight.Space{{Path: filepath.Join(small, "not-there"), Bytes: 60e6}, {Path: small, Bytes: 60e6}, {Path: large, Bytes: 1e6}}
 	isFull := full + " has 0 B free"
-	if diff := cmp.Diff([]string{isFull, small + " has 103.8 MB free, and the rest of the install needs 120.0 MB"}, fullDisks(paths, needs, true)); diff != "" {
+	if diff := cmp.Diff([]string{isFull, small + " has 99.0 MiB free, and the rest of the install needs 114.4 MiB"}, fullDisks(paths, needs, true)); diff != "" {
 		t.Errorf("when something found no room (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{isFull}, fullDisks(paths, needs, false)); diff != "" {

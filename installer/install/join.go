@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -121,7 +122,7 @@ func (j *job) shared(ctx context.Context, r *preflight.Reporter) {
 		r.Refusef("run the command again", "the control plane cannot tell what it has: %v", err)
 	case len(missing) > 0:
 		r.Refusef("join from another control plane, or run 'sealift install' with the bundle on that one again",
-			"the control plane lacks %s, one of %s", needed[missing[0]], count(len(missing), "file"))
+			"the control plane lacks %s, one of %s", needed[missing[0]], plaintext.Count(len(missing), "file"))
 	default:
 		r.Passf("%d files on the control plane, each checked while it is used", len(needed))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // hookSilence is how long a hook may print nothing, unless its add-on's addon.yaml says otherwise.
@@ -200,7 +201,7 @@ func (p *planner) images(phase lifecycle.Phase) {
 			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
 				continue
 			}
-			step := p.stepOf(a, phase, imagesStep, "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime)
+			step := p.stepOf(a, phase, imagesStep, "load "+plaintext.Count(len(a.layout.Images), "image")+" into containerd", copyTime)
 			if beside {
 				step.Beside, step.After = true, before
 				before = []string{step.ID}
@@ -213,13 +214,6 @@ func (p *planner) images(phase lifecycle.Phase) {
 // imagesLater reports whether the images of an add-on are loaded concurrently with the steps after the container runtime.
 func (p *planner) imagesLater(a addOn) bool {
 	return !p.Joins() && !p.cramped && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func (p *planner) add(s lifecycle.Step, do action) { p.steps = append(p.steps, step{Step: s, do: do}) }
@@ -331,7 +325,7 @@ func (p *planner) packages() {
 	if len(names) == 0 {
 		return
 	}
-	p.add(lifecycle.Step{ID: packagesStep, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
+	p.add(lifecycle.Step{ID: packagesStep, Phase: lifecycle.PreInit, Title: "install " + plaintext.Count(len(names), "host package") + " with apt-get",
 		Timeout: kubeTime, Inputs: inputs}, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.installPackages(names)(ctx) })
 }
 

@@ -260,6 +260,14 @@ func removeAbandoned(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
+// Remove removes a file or an empty folder. It may be gone already.
+func Remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // SyncDir syncs a directory, so that creations, renames and removals in it survive a power failure.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is the number of bytes that programs may still write to a file system.
+// Space is what a file system has left for programs that are not root's.
 type Space struct {
-	Device uint64 // identifies the file system
-	Bytes  uint64
-	Inodes uint64
+	Device    uint64 // identifies the file system
+	Bytes     uint64
+	Inodes    uint64 // how many more files it can have
+	AllInodes uint64 // how many files it can have; 0, as Inodes then is, if it has no such limit
+	ReadOnly  bool   // how it is mounted
 }
 
 // Of returns the space of the file system that has a path, or would have it.
@@ -30,5 +32,5 @@ func Of(path string) (s Space, err error) {
 	if err != nil {
 		return s, fmt.Errorf("read what %s has left: %w", path, err)
 	}
-	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil
+	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree, AllInodes: fs.Files, ReadOnly: fs.Flags&unix.ST_RDONLY != 0}, nil
 }

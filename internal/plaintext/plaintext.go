@@ -152,8 +152,16 @@ func Line(text string) string {
 
 var breaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
+// Count writes a number of things, such as "1 error" or "2 errors".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // Bytes writes a size in bytes as people read it, such as 1.5 MiB.
-func Bytes(n int64) string {
+func Bytes[N int64 | uint64](n N) string {
 	const units = "KMGTPE"
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)

@@ -22,9 +22,9 @@ type EndedError struct {
 func (e *EndedError) Error() string {
 	switch {
 	case !e.canceled && e.Last == nil:
-		return fmt.Sprintf("gave up after %s", roundTime(e.After))
+		return fmt.Sprintf("gave up after %s", RoundTime(e.After))
 	case !e.canceled:
-		return fmt.Sprintf("gave up after %s: %v", roundTime(e.After), e.Last)
+		return fmt.Sprintf("gave up after %s: %v", RoundTime(e.After), e.Last)
 	case e.Last == nil:
 		return e.Cause.Error()
 	case errors.Is(e.Last, e.Cause):
@@ -104,8 +104,8 @@ func unmarked(err error) error {
 	return err
 }
 
-// roundTime rounds a duration for people.
-func roundTime(d time.Duration) time.Duration {
+// RoundTime rounds a duration for people.
+func RoundTime(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
 	}

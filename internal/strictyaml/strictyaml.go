@@ -177,6 +177,16 @@ func (r *Reader) Text(n *yaml.Node, what string) string {
 	return n.Value
 }
 
+// Child returns the value of a key in a mapping; nil if the key is missing, or if n is not a mapping.
+func Child(n *yaml.Node, key string) *yaml.Node {
+	for at := 0; n.Kind == yaml.MappingNode && at+1 < len(n.Content); at += 2 {
+		if n.Content[at].Value == key {
+			return n.Content[at+1]
+		}
+	}
+	return nil
+}
+
 // Value converts a checked node to plain data: string, bool, int64, float64, []any, map[string]any, or nil for null. Dates
 // stay text, and so do numbers that these types cannot hold.
 func Value(n *yaml.Node) any {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,13 @@ func (b *bounded) CloseIdleConnections() {
 	if next, ok := b.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()
 	}
+}
+
+// Redacted returns a URL without its secrets: the password, and the query, which may sign a redirect to an object store.
+func Redacted(u *url.URL) string {
+	shown := *u
+	shown.RawQuery = ""
+	return shown.Redacted()
 }
 
 // body aborts a request whose answer stalls, drips or does not end.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -124,7 +125,7 @@ func (s *site) event(c *eventRow) {
 	s.hook("global/g.sh", "beforeAll: 1", "")
 	flags := ""
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(append(modules, changed...)))) {
-		s.hook("modules/"+values.NameOf(key)+"/hooks/h.sh", "beforeHelm: 1", "")
+		s.hook("modules/"+nameOf(key)+"/hooks/h.sh", "beforeHelm: 1", "")
 		flags += key + "Enabled: true\n"
 	}
 	if flags != "" {
@@ -176,7 +177,7 @@ func (s *site) started(tasks any, change map[string]any) {
 			everything = true
 		default:
 			if _, modules := valid(map[string]any{key: "{}"}); len(modules) > 0 { // also if the section is removed
-				runs = append(runs, values.NameOf(modules[0])+"/hooks/h.sh beforeHelm")
+				runs = append(runs, nameOf(modules[0])+"/hooks/h.sh beforeHelm")
 			}
 		}
 	}
@@ -214,4 +215,17 @@ func TestSampleEventsAreParsedInAllForms(t *testing.T) {
 	if got := asJSON(keys) + asJSON(modules); got != `{"global":"a: 1","oneEnabled":"true"}["one"]` {
 		t.Error(got)
 	}
+}
+
+// nameOf is the module that a key most likely stands for: ingress-nginx for ingressNginx. Names such as module-1 do not
+// round-trip; a caller who knows the modules compares their keys.
+func nameOf(key string) string {
+	var out strings.Builder
+	for i, r := range key {
+		if unicode.IsUpper(r) && i > 0 {
+			out.WriteByte('-')
+		}
+		out.WriteRune(unicode.ToLower(r))
+	}
+	return out.String()
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // Shape is the form of one value. Make one with Object, Map, List, Text, Word, Integer, Number, Bool or Any.
@@ -142,18 +143,11 @@ func (s Shape) checkKeys(v map[string]any, path string) (errs []error) {
 func (s Shape) checkCount(n int, what, path string) []error {
 	switch {
 	case n < s.fewest:
-		return []error{Mistake{path, "needs at least " + count(s.fewest, what)}}
+		return []error{Mistake{path, "needs at least " + plaintext.Count(s.fewest, what)}}
 	case s.most > 0 && n > s.most:
-		return []error{Mistake{path, "may have at most " + count(s.most, what)}}
+		return []error{Mistake{path, "may have at most " + plaintext.Count(s.most, what)}}
 	}
 	return nil
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func join(path, key string) string {

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/sealift/sealift/helm"
 )
@@ -25,19 +23,6 @@ const (
 
 // Key is the key of a module in values: the name in camel case, such as ingressNginx for ingress-nginx.
 func Key(module string) string { return helm.ModuleKey(module) }
-
-// NameOf is the module that a key most likely stands for: ingress-nginx for ingressNginx. Names such as module-1 do not
-// round-trip; a caller who knows the modules compares their keys.
-func NameOf(key string) string {
-	var out strings.Builder
-	for i, r := range key {
-		if unicode.IsUpper(r) && i > 0 {
-			out.WriteByte('-')
-		}
-		out.WriteRune(unicode.ToLower(r))
-	}
-	return out.String()
-}
 
 // Merge lays values over each other. Later layers win. Maps are merged at any depth; lists, scalars and null replace.
 func Merge(layers ...map[string]any) map[string]any {

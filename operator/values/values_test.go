@@ -68,9 +68,6 @@ func TestSamplesOfNames(t *testing.T) {
 		if got := values.Key(c.ModuleName); got != c.ValuesKey {
 			t.Errorf("the key of %s is %s, not %s", c.ModuleName, got, c.ValuesKey)
 		}
-		if got := values.NameOf(c.ValuesKey); c.Accepted && got != c.ModuleName {
-			t.Errorf("the name of %s is %s", c.ValuesKey, got)
-		}
 	}
 }
 

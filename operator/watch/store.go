@@ -140,24 +140,22 @@ func (o *source) complete(i *item) {
 }
 
 // Add, Update, Delete and Replace are called by the reflector, one at a time.
-func (o *source) Add(obj any) error {
-	came := time.Now()
-	i, err := o.itemOf(obj)
-	if err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.put(i)
-	o.handled(came)
-	return nil
-}
+func (o *source) Add(obj any) error { return o.change(obj, o.put) }
 
 // Update is Add: the store knows itself whether an object is new.
 func (o *source) Update(obj any) error { return o.Add(obj) }
 
 // Delete drops an object. The event shows its last state.
 func (o *source) Delete(obj any) error {
+	return o.change(obj, func(i *item) {
+		o.complete(i)
+		delete(o.items, i.name)
+		o.dispatch(binding.Deleted, i)
+	})
+}
+
+// change makes an item of an object and calls do with it. o.mu is held then.
+func (o *source) change(obj any, do func(*item)) error {
 	came := time.Now()
 	i, err := o.itemOf(obj)
 	if err != nil {
@@ -165,9 +163,7 @@ func (o *source) Delete(obj any) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.complete(i)
-	delete(o.items, i.name)
-	o.dispatch(binding.Deleted, i)
+	do(i)
 	o.handled(came)
 	return nil
 }

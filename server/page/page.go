@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/assets"
 	"github.com/sealift/sealift/internal/connlimit"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
 )
@@ -70,7 +71,7 @@ func New(source Source) (*Site, error) {
 	}
 	s.templates, err = template.New("").Funcs(template.FuncMap{
 		"asset": func(name string) string { return "/page/" + s.assets.Name(name) },
-		"size":  Size,
+		"size":  plaintext.Bytes[int64],
 		"short": func(digest string) string { return digest[:min(12, len(digest))] },
 	}).ParseFS(files, "assets/*.html")
 	return s, err
@@ -130,17 +131,4 @@ func (s *Site) file(w http.ResponseWriter, r *http.Request) error {
 		http.NotFound(w, r)
 	}
 	return nil
-}
-
-// Size formats a number of bytes in decimal units, such as 1.5 GB.
-func Size(bytes int64) string {
-	units := []string{"kB", "MB", "GB", "TB"}
-	value, unit := float64(bytes), "B"
-	for n := 0; value >= 999.5 && n < len(units); n++ {
-		value, unit = value/1000, units[n]
-	}
-	if unit == "B" || value >= 99.95 {
-		return fmt.Sprintf("%.0f %s", value, unit)
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
 }

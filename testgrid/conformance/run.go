@@ -8,8 +8,6 @@ package conformance
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/report"
 )
@@ -139,8 +138,7 @@ func minor(version string) string {
 
 // digest covers everything that decides whether a test has to run again.
 func (r *runner) digest(name string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.Cluster.ID, r.Cluster.Version, r.version, r.Suite.Repositories, strings.Join(r.Suite.Arguments, " "), name}, "\n")))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + sha256hex.Of(strings.Join([]string{r.Cluster.ID, r.Cluster.Version, r.version, r.Suite.Repositories, strings.Join(r.Suite.Arguments, " "), name}, "\n"))
 }
 
 // begin reads the results of earlier runs, and writes a report in which the other tests wait. It returns their names.

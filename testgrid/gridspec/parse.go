@@ -142,16 +142,8 @@ func uniqueID(name string, taken map[string]bool) string {
 }
 
 // isSystem distinguishes an entry of a list of systems from a test: it has an ID, which a test does not.
-func isSystem(n *yaml.Node) bool { return child(n, "id") != nil && child(n, "installerSpec") == nil }
-
-// child returns the value of a key in a mapping, or nil.
-func child(n *yaml.Node, key string) *yaml.Node {
-	for at := 0; at+1 < len(n.Content); at += 2 {
-		if n.Content[at].Value == key {
-			return n.Content[at+1]
-		}
-	}
-	return nil
+func isSystem(n *yaml.Node) bool {
+	return strictyaml.Child(n, "id") != nil && strictyaml.Child(n, "installerSpec") == nil
 }
 
 // The placeholders of kURL's add-on tests (kURL §7.1).

@@ -130,10 +130,7 @@ func (f Folder) Save(r Result) error {
 	if err := f.save(r, resultName); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(f.Dir(r.Test, r.System, r.Attempt), runningName)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return atomicfile.Remove(filepath.Join(f.Dir(r.Test, r.System, r.Attempt), runningName))
 }
 
 // Note writes the progress of a test. Save ends that.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -95,7 +95,7 @@ func (b *bundles) make(ctx context.Context, w wanted, to *bundle) error {
 	}
 	to.text, to.packages = string(text), map[string]string{}
 	if w.elsewhere {
-		to.digest = fmt.Sprintf("%x", sha256.Sum256(text))
+		to.digest = sha256hex.Of(text)
 		return nil
 	}
 	file := strings.TrimSuffix(to.path, ".tar.gz") + ".yaml"
@@ -177,6 +177,5 @@ func (r *runner) digest(j job, b, newer *bundle) string {
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return sha256hex.Of(text)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/distribution/reference"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // Rule is how a reference was found.
@@ -49,7 +51,7 @@ func (o Scan) Images(node *yaml.Node) []Image {
 	if apiVersion == "" || kind == "" {
 		return nil
 	}
-	if items := Field(node, "items"); strings.HasSuffix(kind, "List") && items != nil && items.Kind == yaml.SequenceNode {
+	if items := strictyaml.Child(node, "items"); strings.HasSuffix(kind, "List") && items != nil && items.Kind == yaml.SequenceNode {
 		var all []Image
 		for _, item := range items.Content {
 			all = append(all, o.Images(item)...)
@@ -70,7 +72,7 @@ func (o Scan) Images(node *yaml.Node) []Image {
 // Name returns the kind, namespace and name of an object.
 func Name(node *yaml.Node) string {
 	name := ""
-	if meta := Field(node, "metadata"); meta != nil {
+	if meta := strictyaml.Child(node, "metadata"); meta != nil {
 		name = Text(meta, "name")
 		if namespace := Text(meta, "namespace"); namespace != "" {
 			name = namespace + "/" + name
@@ -127,7 +129,7 @@ func (s *scan) walk(node *yaml.Node, key string) {
 
 // container records the image of a container, and the images in its variables and arguments.
 func (s *scan) container(node *yaml.Node) bool {
-	image := Field(node, "image")
+	image := strictyaml.Child(node, "image")
 	if image == nil || image.Kind != yaml.ScalarNode {
 		return false
 	}
@@ -137,7 +139,7 @@ func (s *scan) container(node *yaml.Node) bool {
 		switch key, value := node.Content[i].Value, node.Content[i+1]; key {
 		case "env":
 			for _, variable := range value.Content {
-				if v := Field(variable, "value"); v != nil && strings.Contains(Text(variable, "name"), "IMAGE") && LooksLikeImage(v.Value) {
+				if v := strictyaml.Child(variable, "value"); v != nil && strings.Contains(Text(variable, "name"), "IMAGE") && LooksLikeImage(v.Value) {
 					s.add(v.Value, where+", variable "+Text(variable, "name"), v, ByVariable)
 				}
 			}
@@ -169,7 +171,7 @@ func (s *scan) mapping(node *yaml.Node, key string) {
 		s.add(repo+":"+tag, ", field "+key, node, ByField)
 		return
 	}
-	if ref := Field(node, "reference"); key == "image" && ref != nil && ref.Kind == yaml.ScalarNode { // a volume made of an image
+	if ref := strictyaml.Child(node, "reference"); key == "image" && ref != nil && ref.Kind == yaml.ScalarNode { // a volume made of an image
 		s.add(ref.Value, ", volume", ref, ByVolume)
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -196,22 +198,9 @@ func LooksLikeImage(value string) bool {
 	return err == nil
 }
 
-// Field returns the value of a key in a mapping, or nil.
-func Field(node *yaml.Node, key string) *yaml.Node {
-	if node.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // Text returns a scalar of a mapping as written.
 func Text(node *yaml.Node, key string) string {
-	if value := Field(node, key); value != nil && value.Kind == yaml.ScalarNode {
+	if value := strictyaml.Child(node, key); value != nil && value.Kind == yaml.ScalarNode {
 		return value.Value
 	}
 	return ""

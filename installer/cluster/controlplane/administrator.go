@@ -98,10 +98,10 @@ type Invitation struct {
 	From string
 }
 
-// JoinCommand creates a token and returns the command by which a host becomes a node. For a control plane it also puts the
-// cluster's certificates, encrypted, where that one finds them; they stay for two hours. exclusion.JoinCommand also asks whether a
-// control plane may join now.
-func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, error) {
+// UncheckedJoinCommand creates a token and returns the command by which a host becomes a node. For a control plane it also puts the
+// cluster's certificates, encrypted, where that one finds them; they stay for two hours. Call exclusion.JoinCommand instead: it also
+// checks whether a control plane may join now.
+func (a Administrator) UncheckedJoinCommand(ctx context.Context, i Invitation) (string, error) {
 	script, err := a.Script(i.Root)
 	if err != nil {
 		return "", err

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Authority is the cluster's CA with its private key, as on control planes.
@@ -152,8 +153,7 @@ func pool(all []*x509.Certificate) *x509.CertPool {
 
 // CAHash writes the hash of a CA as kubeadm does.
 func CAHash(ca *x509.Certificate) string {
-	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + sha256hex.Of(ca.RawSubjectPublicKeyInfo)
 }
 
 // ParseCAHash reads a hash that CAHash wrote: 32 bytes.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -34,16 +35,8 @@ type Mirror struct {
 }
 
 func (m Mirror) defaults() Mirror {
-	if m.Folder == "" {
-		m.Folder = DefaultFolder
-	}
-	if m.CA == "" {
-		m.CA = filepath.Join(kubeadm.PKI, "ca.crt")
-	}
-	if m.Certificate == "" {
-		m.Certificate = kubeadm.KubeletCertificate
-	}
-	return m
+	t := Trust{m.Folder, m.CA}.defaults()
+	return Mirror{t.Folder, t.CA, cmp.Or(m.Certificate, kubeadm.KubeletCertificate)}
 }
 
 // Set has these servers asked, host:port, in their order; none removes the file. It reports whether the file changed. A file that somebody

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,13 +39,7 @@ type Trust struct {
 }
 
 func (t Trust) defaults() Trust {
-	if t.Folder == "" {
-		t.Folder = DefaultFolder
-	}
-	if t.CA == "" {
-		t.CA = filepath.Join(kubeadm.PKI, "ca.crt")
-	}
-	return t
+	return Trust{cmp.Or(t.Folder, DefaultFolder), cmp.Or(t.CA, filepath.Join(kubeadm.PKI, "ca.crt"))}
 }
 
 // Set trusts the registry at an address, and no longer the one at an earlier address. The zero address trusts none. It reports whether that

@@ -1,14 +1,11 @@
 package share
 
 import (
-	"crypto/sha256"
 	"crypto/x509"
 	_ "embed"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 //go:embed join.sh
@@ -89,14 +87,12 @@ func (s *Script) binary(path string) (digest string, size int64, err error) {
 	if had, ok := s.read[path]; ok && had.modified.Equal(info.ModTime()) {
 		return had.digest, had.size, nil
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	if digest, _, err = sha256hex.Read(f); err != nil {
 		return "", 0, err
 	}
 	if s.read == nil {
 		s.read = make(map[string]program)
 	}
-	digest = hex.EncodeToString(sum.Sum(nil))
 	s.read[path] = program{info.ModTime(), digest, info.Size()}
 	return digest, info.Size(), nil
 }
@@ -128,7 +124,7 @@ func (s *Script) Command(token, certificateKey string) (string, error) {
 		secrets, role = token+" "+certificateKey, " control-plane"
 	}
 	command := strings.NewReplacer("@SERVER@", s.Address, "@HOST@", host, "@PORT@", port, "@PATH@", scriptPath, "@END@", scriptEnd,
-		"@SHA256@", fmt.Sprintf("%x", sha256.Sum256(text))).Replace(joinCommand)
+		"@SHA256@", sha256hex.Of(text)).Replace(joinCommand)
 	return fmt.Sprintf("echo '%s' | bash -c '%s' join.sh%s", secrets, command, role), nil
 }
 

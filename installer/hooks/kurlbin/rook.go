@@ -1,6 +1,7 @@
 package kurlbin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -90,14 +91,7 @@ func healthOf(one unstructured.Unstructured, ignored []string) error {
 		return nil
 	}
 	slices.Sort(troubles)
-	return fmt.Errorf("health of Ceph: %s %s", orUnknown(health), strings.Join(troubles, ", "))
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
+	return fmt.Errorf("health of Ceph: %s %s", cmp.Or(health, "unknown"), strings.Join(troubles, ", "))
 }
 
 // until tries again until it succeeds as often in a row as wanted.

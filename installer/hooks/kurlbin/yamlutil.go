@@ -93,17 +93,11 @@ func parsed(text []byte) (documents []*yaml.Node, err error) {
 
 // child is the value under a key of a mapping, or at a number of a list; nil if there is none.
 func child(n *yaml.Node, word string) *yaml.Node {
-	switch n.Kind {
-	case yaml.MappingNode:
-		for at := 0; at+1 < len(n.Content); at += 2 {
-			if n.Content[at].Value == word {
-				return n.Content[at+1]
-			}
-		}
-	case yaml.SequenceNode:
-		if at, err := strconv.Atoi(word); err == nil && at >= 0 && at < len(n.Content) {
-			return n.Content[at]
-		}
+	if n.Kind != yaml.SequenceNode {
+		return strictyaml.Child(n, word)
+	}
+	if at, err := strconv.Atoi(word); err == nil && at >= 0 && at < len(n.Content) {
+		return n.Content[at]
 	}
 	return nil
 }

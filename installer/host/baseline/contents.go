@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // maxKept bounds the content that is kept of all files together.
@@ -75,7 +76,7 @@ func keep(archive *tar.Writer, root, path string, all Files) error {
 		return archive.WriteHeader(header)
 	}
 	text, err := contentOf(root, path, all)
-	if isGone(err) || err == nil && hashOf(text) != f.SHA256 {
+	if isGone(err) || err == nil && sha256hex.Of(text) != f.SHA256 {
 		return nil
 	}
 	if err != nil {
@@ -86,11 +87,6 @@ func keep(archive *tar.Writer, root, path string, all Files) error {
 	}
 	_, err = archive.Write(text)
 	return err
-}
-
-func hashOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 func contentOf(root, path string, all Files) ([]byte, error) {

@@ -1,8 +1,6 @@
 package baseline
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // File identifies the state of a file.
@@ -218,8 +217,7 @@ func digest(folder *files.Folder, name string) (File, error) {
 		return File{}, err
 	}
 	defer file.Close()
-	f, sum := fileOf(info), sha256.New()
-	_, err = io.Copy(sum, io.LimitReader(file, maxDigested))
-	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	f := fileOf(info)
+	f.SHA256, _, err = sha256hex.Read(io.LimitReader(file, maxDigested))
 	return f, err
 }

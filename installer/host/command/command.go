@@ -2,6 +2,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,16 @@ func UnitSays(ctx context.Context, unit string) string {
 		return "\n" + unit + " says:\n" + text
 	}
 	return ""
+}
+
+// UnitState returns what systemd says of a unit: active, reloading, inactive, failed, activating or deactivating. A unit that the host does
+// not have is inactive.
+func UnitState(ctx context.Context, unit string) (string, error) {
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--value", "--property=ActiveState", "--", unit).Output()
+	if err != nil {
+		return "", fmt.Errorf("read the state of the unit %s: systemctl show: %w", unit, cmp.Or(ctx.Err(), err))
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // TryRestart restarts the running ones of the units. It skips a unit that the host does not have: systemctl itself fails for that.

@@ -24,7 +24,7 @@ const (
 
 // Active lists the firewalls that guard this host now.
 func Active(ctx context.Context) (active []Firewall) {
-	if exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", "firewalld").Run() == nil {
+	if state, _ := command.UnitState(ctx, "firewalld"); state == "active" || state == "reloading" {
 		active = append(active, Firewalld)
 	}
 	status := exec.CommandContext(ctx, "ufw", "status")

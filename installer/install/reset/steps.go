@@ -43,7 +43,7 @@ func (r *Reset) units() []string { return node.Units(r.record) }
 func (r *Reset) services(ctx context.Context) error {
 	var errs []error
 	for _, unit := range r.units() {
-		if err := exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", unit).Run(); err != nil && ctx.Err() == nil {
+		if state, _ := command.UnitState(ctx, unit); ctx.Err() == nil && (state == "" || state == "inactive" || state == "failed") {
 			continue
 		}
 		errs = append(errs, command.Run(ctx, r.Log, "systemctl", "stop", unit))

@@ -2,15 +2,14 @@ package delivery
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // index is the index of what is on the shelf.
@@ -26,7 +25,7 @@ func indexOf(a *bundle.Archive) (i index, err error) {
 	} else if i.text, err = a.UnpackedIndex(); err != nil {
 		return i, err
 	}
-	i.digest = fmt.Sprintf("%x", sha256.Sum256(i.text))
+	i.digest = sha256hex.Of(i.text)
 	return i, nil
 }
 

@@ -28,7 +28,7 @@ func JoinCommand(ctx context.Context, admin controlplane.Administrator, i contro
 			return "", err
 		}
 	}
-	return admin.JoinCommand(ctx, i)
+	return admin.UncheckedJoinCommand(ctx, i)
 }
 
 // WithClusterLock runs work that restarts control planes, or that uses the agents of nodes, while no other host of the cluster does such

@@ -4,7 +4,6 @@ package keys
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/record"
 	"github.com/sealift/sealift/internal/fips"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -296,7 +296,7 @@ func (u users) Apply(ctx context.Context, name string, request operation.Request
 	if err != nil {
 		return err
 	}
-	digest := fmt.Sprintf("%x", sha256.Sum256(text))
+	digest := sha256hex.Of(text)
 	if uses, err := u.servers.Uses(ctx, name); err == nil && uses == digest { // one that does not answer is asked again below
 		return nil
 	}

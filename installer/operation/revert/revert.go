@@ -4,8 +4,6 @@ package revert
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/recovery/snapshot"
 	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // ErrNoSnapshot means that this node has no snapshot of etcd from the upgrade.
@@ -90,12 +89,9 @@ func together(o undo.JointUndo) *restore.Together {
 func (r *Revert) Join(o undo.JointUndo) error { return r.Restore.Join(*together(o)) }
 
 // Snapshot is the sha256 of the snapshot of etcd, in hex.
-func (r *Revert) Snapshot() (string, error) {
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(r.content.Etcd, 0, 1<<62)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+func (r *Revert) Snapshot() (digest string, err error) {
+	digest, _, err = sha256hex.Read(io.NewSectionReader(r.content.Etcd, 0, 1<<62))
+	return digest, err
 }
 
 // putBack exchanges the files of this host while nothing of its control plane runs.

@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -130,7 +131,7 @@ func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *p
 		}
 	}
 	if good {
-		r.Passf("%d other nodes take part, with room for %d MB", len(c.nodes)-1, brought.Bytes()>>20)
+		r.Passf("%d other nodes take part, with room for %s", len(c.nodes)-1, plaintext.Bytes(brought.Bytes()))
 	}
 }
 
@@ -141,9 +142,9 @@ func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint stri
 	case h.Time.IsZero():
 		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root, or 'sealift adopt' if kURL made the node"
 	case h.Images.Bytes < brought.Bytes():
-		return fmt.Sprintf("%d MB are left for images and files, the bundle brings up to %d MB", h.Images.Bytes>>20, brought.Bytes()>>20), "make room there"
+		return fmt.Sprintf("%s are left for images and files, the bundle brings up to %s", plaintext.Bytes(h.Images.Bytes), plaintext.Bytes(brought.Bytes())), "make room there"
 	case h.Free.Bytes < brought.Files:
-		return fmt.Sprintf("%d MB are left below the install root, the bundle brings files of up to %d MB", h.Free.Bytes>>20, brought.Files>>20), "make room there"
+		return fmt.Sprintf("%s are left below the install root, the bundle brings files of up to %s", plaintext.Bytes(h.Free.Bytes), plaintext.Bytes(brought.Files)), "make room there"
 	case h.Free.Inodes > 0 && h.Free.Inodes < brought.Count:
 		return fmt.Sprintf("%d inodes are left, the bundle brings %d files", h.Free.Inodes, brought.Count), "make room there"
 	case off > maxClockSkew, now && -off > maxClockSkew:

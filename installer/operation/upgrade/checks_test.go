@@ -64,8 +64,8 @@ func TestUnavailableNodeIsNamed(t *testing.T) {
 	}{
 		"all is well":        {func(*intent.Host) {}, ""},
 		"no agent":           {func(h *intent.Host) { h.Time = time.Time{} }, "no agent there"},
-		"no room for images": {func(h *intent.Host) { h.Images.Bytes-- }, "299 MB are left for images and files, the bundle brings up to 300 MB"},
-		"no room for files":  {func(h *intent.Host) { h.Free.Bytes-- }, "99 MB are left below the install root, the bundle brings files of up to 100 MB"},
+		"no room for images": {func(h *intent.Host) { h.Images.Bytes-- }, "300.0 MiB are left for images and files, the bundle brings up to 300.0 MiB"},
+		"no room for files":  {func(h *intent.Host) { h.Free.Bytes-- }, "100.0 MiB are left below the install root, the bundle brings files of up to 100.0 MiB"},
 		"no inodes":          {func(h *intent.Host) { h.Free.Inodes-- }, "49 inodes are left, the bundle brings 50 files"},
 		"no inodes to count": {func(h *intent.Host) { h.Free.Inodes = 0 }, ""},
 		"a clock behind":     {func(h *intent.Host) { h.Time = h.Time.Add(-time.Hour) }, "its clock is 1h0m0s from that of this one"},

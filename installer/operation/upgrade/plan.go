@@ -7,6 +7,7 @@ import (
 
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/operation"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // Plan is what an upgrade would do.
@@ -68,7 +69,7 @@ func (p Plan) String() string {
 		b.WriteString("this goes on with an upgrade that was begun before\n")
 	}
 	way := slices.Concat([]string{p.From}, p.Stops, []string{p.To})
-	fmt.Fprintf(&b, "Kubernetes %s, at most %d MB for each node\n", strings.Join(way, " -> "), p.Bytes>>20)
+	fmt.Fprintf(&b, "Kubernetes %s, at most %s for each node\n", strings.Join(way, " -> "), plaintext.Bytes(p.Bytes))
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "  %s\n", c)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/diskspace"
+	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -79,8 +80,8 @@ func (d dataFolder) hasRoom(database *os.File) error {
 		return err
 	}
 	if needs := uint64(info.Size()) + writeSpace; space.Bytes < needs {
-		return fmt.Errorf("%s has %d MiB left, and the new data of etcd needs %d MiB; free some, such as data of earlier restores in %s*: %w",
-			d.path, space.Bytes>>20, needs>>20, filepath.Join(d.path, oldPrefix), unix.ENOSPC)
+		return fmt.Errorf("%s has %s left, and the new data of etcd needs %s; free some, such as data of earlier restores in %s*: %w",
+			d.path, plaintext.Bytes(space.Bytes), plaintext.Bytes(needs), filepath.Join(d.path, oldPrefix), unix.ENOSPC)
 	}
 	return nil
 }

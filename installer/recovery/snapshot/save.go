@@ -2,8 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/installer/recovery/volume"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Source is the control plane that is saved. The zero value is this host.
@@ -206,8 +205,7 @@ func (o *opened) add(s Source, path string) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.New()
-	size, err := io.Copy(sum, io.LimitReader(f, maxFile+1))
+	digest, size, err := sha256hex.Read(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return err
 	}
@@ -217,7 +215,7 @@ func (o *opened) add(s Source, path string) error {
 	}
 	o.bytes += size
 	o.index.Files = append(o.index.Files, File{
-		Name: strings.TrimPrefix(path, "/"), Mode: info.Mode().Perm(), Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
+		Name: strings.TrimPrefix(path, "/"), Mode: info.Mode().Perm(), Size: size, SHA256: digest,
 	})
 	return nil
 }

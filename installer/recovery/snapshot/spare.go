@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/diskspace"
+	"github.com/sealift/sealift/internal/plaintext"
 )
 
 // spared is how many bytes a snapshot leaves free on etcd's disk. etcd stops when it cannot write, and the kubelet removes pods
@@ -56,7 +57,7 @@ func (s *sparing) Write(p []byte) (int, error) {
 			return 0, err
 		}
 		if space.Bytes < spared {
-			return 0, fmt.Errorf("%s has %d MiB left, and etcd stops if it cannot write to the same disk: free some, or use another: %w", s.folder, space.Bytes>>20, unix.ENOSPC)
+			return 0, fmt.Errorf("%s has %s left, and etcd stops if it cannot write to the same disk: free some, or use another: %w", s.folder, plaintext.Bytes(space.Bytes), unix.ENOSPC)
 		}
 		s.unseen = 0
 	}

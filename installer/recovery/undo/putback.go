@@ -1,11 +1,8 @@
 package undo
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +11,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // PutBack writes the files of the host again, or those of Sealift's own state, where they differ, and returns their paths. Files of
@@ -100,7 +98,6 @@ func (s Store) same(f File, name string) (bool, error) {
 	if link, err := linkOf(name); err != nil || link != f.Link {
 		return false, err
 	}
-	sum := sha256.New()
-	_, err = io.Copy(sum, src)
-	return hex.EncodeToString(sum.Sum(nil)) == f.SHA256, err
+	digest, _, err := sha256hex.Read(src)
+	return digest == f.SHA256, err
 }
