@@ -87,7 +87,12 @@ func kubeletVersion(ctx context.Context) (string, error) {
 	if err := command.Run(ctx, &said, "kubelet", "--version"); err != nil {
 		return "", fmt.Errorf("the version of the kubelet, which chooses the edition of the benchmark: %w; run the command on a node of a cluster", err)
 	}
-	return strings.TrimPrefix(strings.TrimSpace(said.String()), "Kubernetes v"), nil
+	for line := range strings.Lines(said.String()) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "Kubernetes v"); ok {
+			return version, nil
+		}
+	}
+	return "", fmt.Errorf("kubelet --version printed no version: %s", strings.TrimSpace(said.String()))
 }
 
 func (a commands) writeReport(format string, r cis.Report, o xccdf.Options) error {

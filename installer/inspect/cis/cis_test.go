@@ -106,6 +106,15 @@ func TestKubernetesChoosesEdition(t *testing.T) {
 	if _, err := cis.EditionNamed("9"); err == nil || !strings.Contains(err.Error(), "known: 1.8, 1.12, 2.0.1") {
 		t.Errorf("an edition that there is not: %v", err)
 	}
+	page, err := os.ReadFile("../../../docs/hardening.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range cis.Editions() {
+		if row := " | " + e.Version + " | " + e.First; !strings.Contains(string(page), row) {
+			t.Errorf("docs/hardening.md has no row with %q", row)
+		}
+	}
 	h := node(t)
 	h.Edition, _ = cis.EditionNamed("1.8")
 	old := look(t, h)
