@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/install/relocate"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -59,4 +62,14 @@ func (s *site) bundled(names ...string) string {
 		s.Fatal(err)
 	}
 	return path
+}
+
+// records lists the records of an add-on; other tests have theirs in the same cluster.
+func (s *site) records(name string) []addon.Record {
+	s.Helper()
+	all, err := relocate.List(s.Context(), s.config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(r addon.Record) bool { return r.Name != name })
 }

@@ -237,9 +237,9 @@ func TestAddOnIsUpgradedPrunedAndRemoved(t *testing.T) {
 	}
 	s.refused(first, "has version 1.1.0 in the cluster", "--allow-downgrade")
 
-	records, err := relocate.List(t.Context(), s.config)
-	if err != nil || len(records) != 1 || records[0].Owner != addon.Command() || records[0].Version != "1.1.0" {
-		t.Errorf("%+v, %v", records, err)
+	records := s.records("shop")
+	if len(records) != 1 || records[0].Owner != addon.Command() || records[0].Version != "1.1.0" {
+		t.Errorf("%+v", records)
 	}
 	removal, err := relocate.PrepareRemoval(t.Context(), s.config, []string{"shop"}, false)
 	if err != nil || removal.Plan()[0].Summary() != "2 pruned, 1 kept" {
@@ -251,9 +251,8 @@ func TestAddOnIsUpgradedPrunedAndRemoved(t *testing.T) {
 	if _, err := removal.Run(t.Context(), &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
-	records, err = relocate.List(t.Context(), s.config)
-	if err != nil || len(records) != 0 || s.object("deployments", "shop", "shop") != nil {
-		t.Errorf("%+v, %v", records, err)
+	if records := s.records("shop"); len(records) != 0 || s.object("deployments", "shop", "shop") != nil {
+		t.Errorf("%+v", records)
 	}
 	if _, err := relocate.PrepareRemoval(t.Context(), s.config, []string{"shop"}, false); err == nil || !strings.Contains(err.Error(), "nobody applied an add-on shop") {
 		t.Error(err)
@@ -293,8 +292,8 @@ func TestAddOnsOfOthersAreRefused(t *testing.T) {
 	if s.object("deployments", "owned", "owned") != nil || text(s.object("configmaps", "owned", "owned-colour"), "data") != "<nil>" {
 		t.Error("something was changed")
 	}
-	if found, err := relocate.List(t.Context(), s.config); err != nil || len(found) != 0 {
-		t.Errorf("%+v, %v", found, err)
+	if found := s.records("owned"); len(found) != 0 {
+		t.Errorf("%+v", found)
 	}
 }
 
@@ -366,8 +365,8 @@ func TestUnfitAddOnsAreRefused(t *testing.T) {
 		})
 	}
 	s.refused(s.options(s.packed("unfit", "1.0.0", yaml), "absent"), "has no add-on absent; it has unfit")
-	if found, err := relocate.List(t.Context(), s.config); err != nil || len(found) != 0 || s.object("deployments", "unfit", "unfit") != nil {
-		t.Errorf("%+v, %v", found, err)
+	if found := s.records("unfit"); len(found) != 0 || s.object("deployments", "unfit", "unfit") != nil {
+		t.Errorf("%+v", found)
 	}
 }
 
