@@ -46,16 +46,6 @@ func (e *Engine) madeHere(meta *metav1.PartialObjectMetadata) bool {
 	})
 }
 
-// coOwner names another manager that applies the same object, and so would miss it.
-func (e *Engine) coOwner(meta *metav1.PartialObjectMetadata) string {
-	for _, f := range meta.ManagedFields {
-		if f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" && f.Manager != e.manager && !e.takeOver[f.Manager] {
-			return f.Manager
-		}
-	}
-	return ""
-}
-
 // fate returns what prune would do to a member that left.
 func (r *applyRun) fate(m *member) (action Action, why string) {
 	if m.meta.DeletionTimestamp != nil {

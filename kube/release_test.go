@@ -55,3 +55,43 @@ func TestSharedObjectsAreDeletedOnRequest(t *testing.T) {
 		t.Error(diff, err)
 	}
 }
+
+// webhookOf is a webhook that is never asked.
+func webhookOf(name string) string {
+	return `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: NS-` + name + `}
+webhooks:
+- name: never.example.org
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  rules: [{apiGroups: [never.example.org], apiVersions: [v1], operations: [CREATE], resources: [things]}]
+  clientConfig: {service: {name: none, namespace: none, path: /never}}
+`
+}
+
+// TestAddedFieldsGoWithTheirObject has a controller that applies the CA of a webhook and nothing else, and a program that applies the same
+// webhook as the set.
+func TestAddedFieldsGoWithTheirObject(t *testing.T) {
+	c := newCluster(t)
+	c.apply(kube.ApplyOptions{}, webhookOf("injected"), webhookOf("shared"))
+	const hooks = "admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+	for _, text := range []string{
+		"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: NS-injected}\nwebhooks:\n- {name: never.example.org, clientConfig: {caBundle: Y2E=}}\n",
+		webhookOf("shared"),
+	} {
+		o := c.objects(text)[0]
+		if _, err := c.resource(hooks, "").Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "other", Force: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted, err := c.Delete(t.Context(), c.set, kube.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range deleted.Entries {
+		if want := map[string]kube.Action{c.ns + "-injected": kube.Pruned, c.ns + "-shared": kube.Kept}[entry.Object.Name]; entry.Action != want {
+			t.Errorf("%s is %s, want %s (%s)", entry.Object.Name, entry.Action, want, entry.Message)
+		}
+	}
+}
