@@ -234,7 +234,7 @@ func sizeOf(t *testing.T, file string) int64 {
 // cut cuts a tar about in its middle, inside of a header or of a file.
 func cut(t *testing.T, file string) string {
 	t.Helper()
-	if err := os.Truncate(file, sizeOf(t, file)/1024*512+100); err != nil {
+	if err := os.Truncate(file, 20_000); err != nil { // inside the first large blob, whatever the order of the blobs
 		t.Fatal(err)
 	}
 	return file
