@@ -231,7 +231,7 @@ func sizeOf(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// cut cuts a tar about in its middle, inside of a header or of a file.
+// cut cuts a tar of an image inside a layer.
 func cut(t *testing.T, file string) string {
 	t.Helper()
 	if err := os.Truncate(file, 20_000); err != nil { // inside the first large blob, whatever the order of the blobs
