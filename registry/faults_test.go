@@ -1,9 +1,9 @@
 package registry_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +13,7 @@ import (
 // the other repository. The layer is then sent there, too.
 func TestRefusedMountsAreSent(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			s, images := newSite(t), several(t)
 			var refused atomic.Int64
 			s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {

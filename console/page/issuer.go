@@ -36,8 +36,8 @@ func (s *Site) beginLogin(w http.ResponseWriter, r *http.Request, _ visitor) err
 	if err != nil {
 		return s.notLoggedIn(w, r, err)
 	}
-	flow := cookie(oidc.Cookie, secret, oidc.FlowTime)
-	flow.SameSite = http.SameSiteLaxMode // it comes back from the issuer's site
+	flow := cookie(oidc.Cookie, secret, oidc.FlowTime) //nolint:gosec // SameSite is set below; cookie sets the others
+	flow.SameSite = http.SameSiteLaxMode               // it comes back from the issuer's site
 	http.SetCookie(w, flow)
 	return s.forward(w, r, "To the issuer", address)
 }

@@ -83,7 +83,7 @@ func Boundness(b ocm.ManagedClusterSetBinding, sets []ocm.ManagedClusterSet) Con
 	case b.Name != b.Spec.ClusterSet:
 		return Condition{"Bound", "False", "NameMismatch", "name the binding like its set, " + b.Spec.ClusterSet}
 	}
-	return Condition{"Bound", "False", "ClusterSetNotFound", fmt.Sprintf("there is no ManagedClusterSet %s", b.Spec.ClusterSet)}
+	return Condition{"Bound", "False", "ClusterSetNotFound", "there is no ManagedClusterSet " + b.Spec.ClusterSet}
 }
 
 // members returns the selector of a set.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -358,7 +359,7 @@ func TestUnfitAddOnsAreRefused(t *testing.T) {
 		if row.adjust != "" {
 			o.Bundle.Adjust = override(row.adjust)
 		}
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			in := *s
 			in.T = t
 			in.refused(o, row.want...)

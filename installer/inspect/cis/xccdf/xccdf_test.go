@@ -3,6 +3,7 @@ package xccdf_test
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -120,7 +121,7 @@ func TestSameReportGivesSameBytes(t *testing.T) {
 func wellFormed(text string) error {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	for {
-		if _, err := decoder.Token(); err == io.EOF {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
