@@ -99,14 +99,7 @@ func makeInitrd(ctx context.Context, tree, dir string) error {
 		files["lib/modules/*/kernel/drivers/*/"+module+".ko"] = filepath.Join(root, "lib", module+".ko")
 	}
 	for pattern, to := range files {
-		found, err := filepath.Glob(filepath.Join(kernel, pattern))
-		if err != nil {
-			return err
-		}
-		if len(found) != 1 {
-			return fmt.Errorf("the kernel's package has %d files %s, not one", len(found), pattern)
-		}
-		if err := copyFile(found[0], to); err != nil {
+		if err := copyOnly(kernel, pattern, to); err != nil {
 			return err
 		}
 	}

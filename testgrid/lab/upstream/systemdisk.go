@@ -59,14 +59,7 @@ func (s SystemDisk) Make(ctx context.Context, _ *Workshop, dir string) error {
 		return err
 	}
 	for _, name := range []string{KernelName, InitrdName} {
-		found, err := filepath.Glob(filepath.Join(tree, "boot", name+"-*"))
-		if err != nil {
-			return err
-		}
-		if len(found) != 1 {
-			return fmt.Errorf("the tree of a virtual machine has %d files /boot/%s-*, not one", len(found), name)
-		}
-		if err := copyFile(found[0], filepath.Join(dir, name)); err != nil {
+		if err := copyOnly(tree, "boot/"+name+"-*", filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -77,6 +70,18 @@ func (s SystemDisk) Make(ctx context.Context, _ *Workshop, dir string) error {
 		return err
 	}
 	return os.RemoveAll(tree)
+}
+
+// copyOnly copies the one file of a tree that a pattern matches.
+func copyOnly(tree, pattern, to string) error {
+	found, err := filepath.Glob(filepath.Join(tree, pattern))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("the tree of a virtual machine has %d files /%s, not one", len(found), pattern)
+	}
+	return copyFile(found[0], to)
 }
 
 // MakeDisk writes a disk image with an ext4 file system of a size in bytes, without mounting it. It holds a copy of folder.
