@@ -118,6 +118,8 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	first.apply(asked)
 	first.must(kubectl + "rollout status deployment/asked --timeout=180s")
 	services := first.must(kubectl + "get services asked kubernetes -o jsonpath={.items[*].spec.clusterIP}")
+	first.must(manyObjects)
+	objects := first.must(storedObjects)
 	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + services)
 
 	out := first.must(upgrade + " yes 2>&1")
@@ -132,6 +134,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	first.runs("v"+current, 4)
 	first.pulled()
 	others[0].must("sealift status")
+	first.goesBack(append([]node{first}, others...), "v"+releases.Current("kubernetes").Before().Before().Version, objects)
 }
 
 // fromRecord makes a bundle for a cluster of minors, without the cluster's content, on a disk of its control plane.
