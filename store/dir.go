@@ -17,9 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -158,7 +156,7 @@ func (d *folder) create(key string) (*temporary, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		return nil, errors.Join(err, f.Close(), d.root.Remove(name))
 	}
 	return &temporary{f, name}, nil
@@ -194,8 +192,8 @@ func (d *folder) removeAbandoned(name string) error {
 		return err
 	}
 	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = filelock.TryLock(f)
+	if errors.Is(err, filelock.ErrLocked) {
 		return nil
 	}
 	return errors.Join(err, d.root.Remove(name))
@@ -283,23 +281,13 @@ func (d *folder) swap(ctx context.Context, key string, data []byte, old string) 
 	return version, nil
 }
 
-// lockPoll is the pause before the next try to take a lock. Locks are held for milliseconds.
-const lockPoll = 10 * time.Millisecond
-
 // lock locks the store against other writers on this machine, and on other machines if the file system shares locks.
 func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 	f, err := d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", d.root.Name(), err)
 	}
-	err = poll.Until(ctx, lockPoll, nil, func(context.Context) (bool, error) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-			err = poll.NotYet(errors.New("another process has locked it"))
-		}
-		return err == nil, err
-	})
-	if err != nil {
+	if err := filelock.Wait(ctx, f); err != nil {
 		return nil, errors.Join(fmt.Errorf("store %s: lock: %w", d.root.Name(), err), f.Close())
 	}
 	return f.Close, nil // closing releases the lock

@@ -11,9 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // journal records one multipart upload on the disk: its id and the finished parts. It is a file of JSON lines: the first
@@ -63,17 +62,15 @@ func openJournal(folder, store, key string) (*journal, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write the upload journal: %w", err)
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		err = filelock.TryLock(f)
+		if errors.Is(err, filelock.ErrLocked) {
 			return nil, f.Close()
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
+			return nil, errors.Join(err, f.Close())
 		}
-		if named, err := os.Stat(name); err == nil {
-			if opened, err := f.Stat(); err == nil && os.SameFile(named, opened) {
-				return readJournal(f)
-			}
+		if filelock.HasName(f, os.Stat) {
+			return readJournal(f)
 		}
 		if err := f.Close(); err != nil { // the process that held the lock has removed it
 			return nil, err

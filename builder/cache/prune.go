@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // Kind is the kind of an item.
@@ -75,18 +75,15 @@ func (c *Cache) Derived(digests map[string]bool) (string, error) {
 }
 
 // sharing calls mark under a shared lock, while nothing is being removed.
-func (c *Cache) sharing(mark func() error) error { return c.locked(unix.LOCK_SH, mark) }
+func (c *Cache) sharing(mark func() error) error { return c.locked(filelock.LockShared, mark) }
 
-func (c *Cache) locked(how int, f func() error) error {
+func (c *Cache) locked(lock func(*os.File) error, f func() error) error {
 	file, err := os.OpenFile(filepath.Join(c.dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("lock the cache: %w", err)
 	}
 	defer file.Close()
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(file.Fd()), how)
-	}
-	if err != nil {
+	if err := lock(file); err != nil {
 		return fmt.Errorf("lock the cache: %w", err)
 	}
 	return f()
@@ -138,7 +135,7 @@ type PruneOptions struct {
 // processes have used since they opened the cache, and what is being fetched, so the cache may stay larger.
 func (c *Cache) Prune(o PruneOptions) ([]Item, error) {
 	var removed []Item
-	err := c.locked(unix.LOCK_EX, func() error {
+	err := c.locked(filelock.Lock, func() error {
 		items, err := c.List()
 		if err != nil {
 			return err
@@ -193,7 +190,7 @@ func (c *Cache) oldestRun() (time.Time, error) {
 		if err != nil {
 			return oldest, err
 		}
-		alive, err := isLocked(path)
+		alive, err := filelock.IsFileLocked(path)
 		if err != nil {
 			return oldest, err
 		}
@@ -204,27 +201,10 @@ func (c *Cache) oldestRun() (time.Time, error) {
 	return oldest, nil
 }
 
-// isLocked reports whether a process has locked the file. A missing file is not locked.
-func isLocked(path string) (bool, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
-}
-
 // remove removes an item unless it is being fetched. It returns whether it did, or would in a dry run.
 func (i Item) remove(dryRun bool) (bool, error) {
 	if i.Kind == Partial {
-		if busy, err := isLocked(i.path); busy || err != nil {
+		if busy, err := filelock.IsFileLocked(i.path); busy || err != nil {
 			return false, err
 		}
 	}

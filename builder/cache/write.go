@@ -12,9 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/poll"
 )
 
@@ -63,30 +62,15 @@ func openLocked(ctx context.Context, path string) (*os.File, error) {
 		if err != nil {
 			return false, err
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil && sameFile(f, path) {
+		done, err := filelock.Attempt(f)
+		if done && filelock.HasName(f, os.Stat) {
 			locked = f
 			return true, nil
 		}
-		_ = f.Close()
-		switch {
-		case err == nil: // the process that held the lock moved or pruned the file
-			return false, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return false, fmt.Errorf("lock %s: %w", path, err)
-		}
-		return false, poll.NotYet(fmt.Errorf("another process has locked %s", path))
+		_ = f.Close() // if locked, the process that held the lock moved or pruned the file
+		return false, err
 	})
 	return locked, err
-}
-
-func sameFile(f *os.File, path string) bool {
-	named, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	opened, err := f.Stat()
-	return err == nil && os.SameFile(named, opened)
 }
 
 // Write implements io.Writer.

@@ -25,8 +25,8 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/mirror"
-	"github.com/sealift/sealift/builder/tool"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/internal/trust"
 )
@@ -166,7 +166,7 @@ func (s *Source) build(ctx context.Context, b Build) (files []Output, err error)
 	if err != nil {
 		return nil, err
 	}
-	release, err := tool.Lock(ctx, filepath.Join(parent, "lock"))
+	release, err := filelock.WaitFile(ctx, filepath.Join(parent, "lock"))
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
-	"github.com/sealift/sealift/builder/tool"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // maxKeys bounds a file of keys, in bytes.
@@ -130,7 +130,7 @@ func (s signatures) check(ctx context.Context, r Resolved) error {
 
 // database returns the directory of an rpm database that trusts exactly the given keys.
 func (s signatures) database(ctx context.Context, key string) (string, error) {
-	unlock, err := tool.Lock(ctx, filepath.Join(s.dir, "lock"))
+	unlock, err := filelock.WaitFile(ctx, filepath.Join(s.dir, "lock"))
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sealift/sealift/builder/tool"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -136,7 +136,7 @@ func (s *solvers) get(ctx context.Context, o Options, target Target, arch string
 	}
 	var unlock func()
 	if err == nil {
-		unlock, err = tool.Lock(ctx, filepath.Join(entry.solver.directory(), "lock"))
+		unlock, err = filelock.WaitFile(ctx, filepath.Join(entry.solver.directory(), "lock"))
 	}
 	if err == nil {
 		if err = ready(entry.solver, ctx); err != nil {

@@ -7,17 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/internal/child"
-	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -82,28 +78,4 @@ func command(args []string) string {
 		words = append(words, args[1])
 	}
 	return strings.Join(words, " ")
-}
-
-// Lock locks a file, so that one process at a time uses its directory. It waits until the lock is free or ctx ends. Call
-// release to unlock.
-func Lock(ctx context.Context, path string) (release func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	err = poll.Until(ctx, 100*time.Millisecond, nil, func(context.Context) (bool, error) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
-			return false, poll.NotYet(fmt.Errorf("another process has locked %s", path))
-		case err != nil:
-			return false, fmt.Errorf("lock %s: %w", path, err)
-		}
-		return true, nil
-	})
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return func() { _ = f.Close() }, nil
 }

@@ -36,6 +36,8 @@ func (f *Flags) AddPlan(cmd *cobra.Command, shows string) {
 type Result struct {
 	Document any          // for programs; nil for no result
 	Text     func() error // prints for people
+	// Failed is what failed after the change was made. The command prints the result, and ends with this error.
+	Failed error
 }
 
 // Work is one change that a command makes.
@@ -93,9 +95,9 @@ func Do(ctx context.Context, a *app.App, f Flags, w Work) error {
 // Print prints a result, as for work that finds nothing to do.
 func Print(a *app.App, f Flags, r Result) error {
 	if r.Document == nil {
-		return nil
+		return r.Failed
 	}
-	return a.Print(f.Format, r.Document, r.Text)
+	return errors.Join(a.Print(f.Format, r.Document, r.Text), r.Failed)
 }
 
 // Unchanged adds to an error that nothing was changed.

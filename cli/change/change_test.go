@@ -58,6 +58,14 @@ func TestCommandsPlanCheckAskAndRun(t *testing.T) {
 		}
 		w.LogFile = func() string { return "/var/log/sealift/x.log" }
 	}
+	failsAfterwards := func(w *Work) {
+		run := w.Run
+		w.Run = func(ctx context.Context, p *Progress) (Result, error) {
+			r, err := run(ctx, p)
+			r.Failed = errDisk
+			return r, err
+		}
+	}
 	for _, row := range []struct {
 		name        string
 		in          string // typed input; "-" for no terminal
@@ -80,6 +88,9 @@ func TestCommandsPlanCheckAskAndRun(t *testing.T) {
 			err: "it is alive\nnothing was changed"},
 		{name: "a failure", in: "-", flags: Flags{Yes: true}, adjust: fails, did: "check run", out: events + "did run\n",
 			err: "the disk is full\nlog: /var/log/sealift/x.log\nrun the same command again to go on"},
+		{name: "a failure after the change", in: "-", flags: Flags{Yes: true}, adjust: failsAfterwards, did: "check run", out: events + "did run\n", err: "the disk is full"},
+		{name: "a failure after the change, for programs", in: "-", flags: Flags{Yes: true, Format: "json"}, adjust: failsAfterwards, did: "check run",
+			out: "{\n  \"did\": \"run\"\n}\n", errOut: events, err: "the disk is full"},
 		{name: "a failure with an advice of its own", in: "-", flags: Flags{Yes: true}, did: "check run", out: events + "did run\n",
 			adjust: func(w *Work) { fails(w); w.Next = func(context.Context, error) string { return "free the disk" } },
 			err:    "the disk is full\nlog: /var/log/sealift/x.log\nfree the disk"},

@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/inventory"
 	"github.com/sealift/sealift/builder/licensing"
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/plaintext"
 )
@@ -27,32 +28,26 @@ type licenseReport struct {
 // Licenses lists the licenses in a bundle and holds them against the policy of a configuration; an empty name is sealift.yaml of the working
 // directory, if there is one. It returns an error with the code of a refusal if the policy is not met.
 func Licenses(ctx context.Context, a *app.App, name, base, file, format string) error {
-	settings, err := config.Load(file)
-	if err != nil {
-		return err
+	return commands{a}.judgeBundle(ctx, name, base, file, format, func(settings config.Config, opened *bundle.Archive) (judgement, error) {
+		listed, err := inventory.Read(ctx, opened, inventory.Options{})
+		if err != nil {
+			return nil, err
+		}
+		found, err := licensing.Of(opened, listed)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		report := licenseReport{Index: "sha256:" + opened.Digest, Report: found}
+		report.Refused, report.Permitted = found.Judge(settings.Licenses, time.Now())
+		return report, nil
+	})
+}
+
+func (r licenseReport) refusal() error {
+	if len(r.Refused) == 0 {
+		return nil
 	}
-	opened, err := commands{a}.open(ctx, name, base)
-	if err != nil {
-		return err
-	}
-	defer opened.Close()
-	listed, err := inventory.Read(ctx, opened, inventory.Options{})
-	if err != nil {
-		return err
-	}
-	found, err := licensing.Of(opened, listed)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	report := licenseReport{Index: "sha256:" + opened.Digest, Report: found}
-	report.Refused, report.Permitted = found.Judge(settings.Licenses, time.Now())
-	if err := a.Print(format, report, func() error { return report.print(a.Out) }); err != nil {
-		return err
-	}
-	if n := len(report.Refused); n > 0 {
-		return app.WithCode(app.ExitRefused, fmt.Errorf("licenses.forbidden refuses %s; except them under licenses.exceptions, or make the bundle without them", app.Counted(n, "component")))
-	}
-	return nil
+	return fmt.Errorf("licenses.forbidden refuses %s; except them under licenses.exceptions, or make the bundle without them", app.Counted(len(r.Refused), "component"))
 }
 
 func (r licenseReport) print(out io.Writer) error {

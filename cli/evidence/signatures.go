@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/keyless"
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -18,36 +19,31 @@ import (
 type signatureReport struct {
 	Index  string           `json:"index"` // digest of the bundle's
 	Images []cosign.Verdict `json:"images"`
+	policy string           // file with the policy
 }
 
 // Signatures lists the signatures of the images of a bundle, and verifies them by the policy of a configuration; an empty name is sealift.yaml of the
 // working directory, if there is one. It returns an error with the code of a refusal if the policy is not met.
 func Signatures(ctx context.Context, a *app.App, name, base, file, format string) error {
-	settings, err := config.Load(file)
-	if err != nil {
-		return err
+	return commands{a}.judgeBundle(ctx, name, base, file, format, func(settings config.Config, opened *bundle.Archive) (judgement, error) {
+		identities, err := keyless.New(settings.Signatures)
+		if err != nil {
+			return nil, err
+		}
+		verdicts, err := settings.Signatures.JudgeArchive(opened, identities)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return signatureReport{"sha256:" + opened.Digest, verdicts, settings.Signatures.File()}, nil
+	})
+}
+
+func (r signatureReport) refusal() error {
+	refused := r.count(cosign.Refused)
+	if refused == 0 {
+		return nil
 	}
-	identities, err := keyless.New(settings.Signatures)
-	if err != nil {
-		return err
-	}
-	opened, err := commands{a}.open(ctx, name, base)
-	if err != nil {
-		return err
-	}
-	defer opened.Close()
-	verdicts, err := settings.Signatures.JudgeArchive(opened, identities)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	report := signatureReport{"sha256:" + opened.Digest, verdicts}
-	if err := a.Print(format, report, func() error { return report.print(a.Out) }); err != nil {
-		return err
-	}
-	if refused := report.count(cosign.Refused); refused > 0 {
-		return app.WithCode(app.ExitRefused, fmt.Errorf("%d of %s without the signature that %s demands", refused, app.Counted(len(verdicts), "image"), settings.Signatures.File()))
-	}
-	return nil
+	return fmt.Errorf("%d of %s without the signature that %s demands", refused, app.Counted(len(r.Images), "image"), r.policy)
 }
 
 func (r signatureReport) count(state cosign.State) (n int) {

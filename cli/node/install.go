@@ -179,7 +179,7 @@ func (a commands) runInstall(ctx context.Context, in *install.Install, p *change
 	if in.ControlPlane() && !in.Joins() {
 		done.Joins, failed = joinCommands(ctx, in.Root)
 	}
-	return change.Result{Document: done, Text: func() error {
+	return change.Result{Document: done, Failed: failed, Text: func() error {
 		phases.print(a.Out)
 		fmt.Fprintf(a.Out, "done: %d steps in %s, log %s\n", ran, took, done.Log)
 		if !in.ControlPlane() {
@@ -192,7 +192,7 @@ func (a commands) runInstall(ctx context.Context, in *install.Install, p *change
 		if !in.Joins() && failed == nil {
 			a.printJoinCommands(done.Joins)
 		}
-		return failed
+		return nil
 	}}, nil
 }
 

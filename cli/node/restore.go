@@ -200,6 +200,8 @@ type restored struct {
 	restore.Result
 	// Join is the command with which a control plane joins, if others were removed.
 	Join string `json:"controlPlaneCommand,omitempty"`
+	// Refused is why no control plane can join yet: the snapshot was made in the middle of a change of the cluster.
+	Refused string `json:"controlPlaneRefused,omitempty"`
 }
 
 // restored returns the result of a restore.
@@ -213,19 +215,20 @@ func (a commands) restored(ctx context.Context, r *restore.Restore, from *snapsh
 	if len(done.Removed) > 0 {
 		done.Join, failed = controlPlaneCommand(ctx, r.Root)
 	}
-	return change.Result{Document: done, Text: func() error {
+	if _, ok := errors.AsType[*exclusion.Error](failed); ok {
+		done.Refused, failed = failed.Error(), nil
+	}
+	return change.Result{Document: done, Failed: failed, Text: func() error {
 		fmt.Fprintf(a.Out, "restored in %s, log %s\n", took, r.LogFile())
 		fmt.Fprintf(a.Out, "etcd's old data is in %s; remove it when nobody needs it\n", done.OldData)
 		fmt.Fprintln(a.Out, lossOf(done.Lost, from))
-		var excluded *exclusion.Error
 		switch {
-		case errors.As(failed, &excluded): // the snapshot is from the middle of it
-			fmt.Fprintf(a.Out, "\nno control plane can join yet: %v\n", failed)
-			return nil
+		case done.Refused != "":
+			fmt.Fprintf(a.Out, "\nno control plane can join yet: %s\n", done.Refused)
 		case done.Join != "":
 			fmt.Fprintf(a.Out, "\nto add a control plane, run as root on the host, within 2 hours:\n  %s\n", done.Join)
 		}
-		return failed
+		return nil
 	}}
 }
 

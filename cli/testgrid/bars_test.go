@@ -7,8 +7,8 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/tail"
-	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/report"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestTerminalShowsTestProgress(t *testing.T) {
 	t.Parallel()
 	folder := report.Folder{Path: t.TempDir()}
-	unlock, err := cache.LockFile(t.Context(), folder.Path+"/"+report.LockName)
+	unlock, err := filelock.WaitFile(t.Context(), folder.Path+"/"+report.LockName)
 	if err != nil {
 		t.Fatal(err)
 	}

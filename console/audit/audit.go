@@ -15,8 +15,7 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -86,7 +85,7 @@ func (l *Log) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX); err != nil {
+	if err := filelock.Lock(folder); err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
 	return func() { _ = folder.Close() }, nil

@@ -8,10 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // The content folder keeps what the hub sent: a folder for the last parcel, named by the digest of its index, which opens as a
@@ -41,8 +40,8 @@ func lockContent(folder string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
+	if err := filelock.TryLock(f); err != nil {
+		if errors.Is(err, filelock.ErrLocked) {
 			err = fmt.Errorf("another 'sealift fleet apply' works with %s: wait until it has ended", folder)
 		}
 		return nil, errors.Join(err, f.Close())

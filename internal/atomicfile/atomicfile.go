@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // File is a file that is being written. Call Commit or Discard to end it.
@@ -37,25 +39,15 @@ func create(dir string, open func() (*File, error)) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close(), f.remove())
+		if err := filelock.Lock(f.File); err != nil {
+			return nil, errors.Join(err, f.Close(), f.remove())
 		}
-		if stillThere(f.File, f.stat) {
+		if filelock.HasName(f.File, f.stat) {
 			return f, nil
 		}
 		_ = f.Close()
 	}
 	return nil, fmt.Errorf("create a temporary file in %s: another process keeps removing it", dir)
-}
-
-// stillThere reports whether an open file still has its name. stat stats the name.
-func stillThere(f *os.File, stat func(name string) (fs.FileInfo, error)) bool {
-	named, err := stat(f.Name())
-	if err != nil {
-		return false
-	}
-	opened, err := f.Stat()
-	return err == nil && os.SameFile(named, opened)
 }
 
 // Commit sets the file's mode and renames it to path, replacing the file there. After Commit returns nil, the file survives
@@ -180,10 +172,10 @@ func MkdirTemp(dir, pattern string) (*Folder, error) {
 		if err != nil {
 			return nil, errors.Join(err, os.Remove(path))
 		}
-		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), lock.Close(), os.Remove(path))
+		if err := filelock.Lock(lock); err != nil {
+			return nil, errors.Join(err, lock.Close(), os.Remove(path))
 		}
-		if stillThere(lock, os.Stat) {
+		if filelock.HasName(lock, os.Stat) {
 			return &Folder{path, lock}, nil
 		}
 		_ = lock.Close()
@@ -250,8 +242,8 @@ func removeAbandoned(root *os.Root, name string) error {
 		return err
 	}
 	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = filelock.TryLock(f)
+	if errors.Is(err, filelock.ErrLocked) {
 		return nil
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // prefix is the name prefix of this user's folders. Folders of other users are not touched.
@@ -36,7 +36,7 @@ func NewIn(parent string) (*Dir, error) {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
 	defer gate.Close()
-	if err := flock(gate, unix.LOCK_EX); err != nil {
+	if err := filelock.Lock(gate); err != nil {
 		return nil, err
 	}
 	if err := sweep(parent); err != nil {
@@ -48,7 +48,7 @@ func NewIn(parent string) (*Dir, error) {
 	}
 	lock, err := os.Create(filepath.Join(path, owned))
 	if err == nil {
-		err = flock(lock, unix.LOCK_EX|unix.LOCK_NB)
+		err = filelock.TryLock(lock)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(path))
@@ -95,17 +95,5 @@ func abandoned(path string) bool {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer lock.Close()
-	return flock(lock, unix.LOCK_EX|unix.LOCK_NB) == nil
-}
-
-func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
-		}
-	}
+	return filelock.TryLock(lock) == nil
 }

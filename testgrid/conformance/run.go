@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/sha256hex"
-	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/report"
 )
 
@@ -118,7 +118,7 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
 		return nil, err
 	}
-	unlock, err := cache.LockFile(ctx, filepath.Join(r.Out, report.LockName))
+	unlock, err := filelock.WaitFile(ctx, filepath.Join(r.Out, report.LockName))
 	if err != nil {
 		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
 	}

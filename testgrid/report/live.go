@@ -8,9 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // planName is the file with all that a run does.
@@ -86,18 +85,4 @@ func attempt(dir string, busy bool) (*Result, error) {
 }
 
 // busy reports whether a run works on the folder.
-func (f Folder) busy() (bool, error) {
-	lock, err := os.Open(filepath.Join(f.Path, LockName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer lock.Close()
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
-}
+func (f Folder) busy() (bool, error) { return filelock.IsFileLocked(filepath.Join(f.Path, LockName)) }

@@ -7,9 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // CheckOwn refuses a path that users other than root can write or redirect. It may be missing.
@@ -111,7 +110,7 @@ func Nameless(dir string) (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	// The lock protected the name, which is gone. Databases lock the file themselves, by another descriptor.
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_UN); err != nil {
+	if err := filelock.Unlock(file.File); err != nil {
 		return nil, errors.Join(fmt.Errorf("unlock a temporary file in %s: %w", dir, err), file.Close())
 	}
 	return file.File, nil

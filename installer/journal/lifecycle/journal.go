@@ -14,9 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -144,7 +143,7 @@ func (j *Journal) acquire(flags int) (err error) {
 		j.lock = nil
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := unix.Flock(int(j.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.TryLock(j.lock); err != nil {
 		return errors.Join(fmt.Errorf("%w; wait for it to end (%s is locked)", ErrBusy, j.lock.Name()), j.Close())
 	}
 	return nil
@@ -177,7 +176,8 @@ func Busy(dir string) bool {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	locked, err := filelock.IsLocked(f)
+	return locked && err == nil
 }
 
 // ReadJournal reads the records in dir without locking: for showing them while work is in progress. A missing journal has no

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -121,8 +121,8 @@ func (q Quiescence) lock() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
+	if err := filelock.TryLock(f); err != nil {
+		if errors.Is(err, filelock.ErrLocked) {
 			err = ErrBusy
 		}
 		return nil, errors.Join(err, f.Close())

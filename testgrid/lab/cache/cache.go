@@ -11,19 +11,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/atomicfile"
-	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/filelock"
 )
 
 // Env names the variable that moves the cache.
 const Env = "SEALIFT_LAB_CACHE"
-
-// lockPoll is the time between two tries to take a lock, because flock itself cannot be cancelled.
-const lockPoll = 100 * time.Millisecond
 
 // Dir is a cache on disk. It is safe for use by many goroutines and processes.
 type Dir struct {
@@ -107,27 +101,7 @@ func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Con
 // Lock acquires the lock called name. It waits for other goroutines and processes until ctx ends. The kernel releases the lock
 // if its holder dies.
 func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
-	return LockFile(ctx, filepath.Join(d.root, "locks", name+".lock"))
-}
-
-// LockFile takes an exclusive lock on the file at path, which it creates. It waits until ctx ends.
-func LockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open a lock: %w", err)
-	}
-	err = poll.Until(ctx, lockPoll, nil, func(context.Context) (bool, error) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-			err = poll.NotYet(errors.New("another process holds it"))
-		}
-		return err == nil, err
-	})
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
+	return filelock.WaitFile(ctx, filepath.Join(d.root, "locks", name+".lock"))
 }
 
 // removeTree removes dir, even if folders in it are read-only, as in the tree of an operating system.

@@ -1,12 +1,10 @@
 package debian
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,16 +39,12 @@ func finishScript(suite string) string {
 
 // Unpack unpacks one of the packages that a tree has downloaded into another folder, without running its scripts.
 func Unpack(ctx context.Context, tree, pattern, dir string) error {
-	found, err := filepath.Glob(filepath.Join(tree, "var/cache/apt/archives", pattern))
+	found, err := filepath.Glob(filepath.Join(tree, downloads, pattern))
 	if err != nil {
 		return err
 	}
 	if len(found) != 1 {
 		return fmt.Errorf("the tree has %d packages %s, not one", len(found), pattern)
 	}
-	out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", found[0], dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("unpack %s: %w: %s", filepath.Base(found[0]), err, bytes.TrimSpace(out))
-	}
-	return nil
+	return unpack(ctx, found[0], dir)
 }

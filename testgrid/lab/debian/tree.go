@@ -45,21 +45,31 @@ func UnpackTree(ctx context.Context, dir, suite, arch string, packages []string)
 	if err := debootstrap(ctx, dir, suite, packages, "--foreign", "--arch="+arch); err != nil {
 		return err
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "var/cache/apt/archives/*.deb"))
+	found, err := filepath.Glob(filepath.Join(dir, downloads, "*.deb"))
 	if err != nil {
 		return err
 	}
 	for _, name := range found {
-		// as debootstrap unpacks them: what is there, such as the links of a merged /usr, stays
-		cmd := exec.CommandContext(ctx, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "sh", name, dir)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("unpack %s: %w: %s", filepath.Base(name), err, bytes.TrimSpace(out))
+		if err := unpack(ctx, name, dir); err != nil {
+			return err
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "etc/apt"), 0o755); err != nil {
 		return err
 	}
-	return errors.Join(neutralise(dir, suite), removeBelow(dir, "var/cache/apt/archives/*.deb"))
+	return errors.Join(neutralise(dir, suite), removeBelow(dir, downloads+"/*.deb"))
+}
+
+// downloads is the folder of a tree with the packages that debootstrap downloaded.
+const downloads = "var/cache/apt/archives"
+
+// unpack unpacks a package as debootstrap does: what is there, such as the links of a merged /usr, stays.
+func unpack(ctx context.Context, name, dir string) error {
+	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "bash", name, dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack %s: %w: %s", filepath.Base(name), err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // debootstrap runs the program of that name.

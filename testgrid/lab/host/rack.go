@@ -19,7 +19,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/sealift/sealift/testgrid/lab/cache"
+	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 	"github.com/sealift/sealift/testgrid/lab/qemu"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -99,7 +99,7 @@ func (r *Rack) hostsDir() string { return filepath.Join(r.dir, "hosts") }
 
 // lock serialises operations on several hosts: address allocation, the bridge, reaping.
 func (r *Rack) lock(ctx context.Context) (unlock func(), err error) {
-	return cache.LockFile(ctx, filepath.Join(r.dir, "lock"))
+	return filelock.WaitFile(ctx, filepath.Join(r.dir, "lock"))
 }
 
 // List returns all hosts, sorted by name.
