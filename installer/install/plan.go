@@ -198,10 +198,12 @@ func (p *planner) images(phase lifecycle.Phase) {
 	var before []string
 	for _, beside := range []bool{false, true} {
 		for _, a := range p.addOns {
-			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
+			count := len(p.nodeImages(a).Images)
+			if count == 0 || beside != p.imagesLater(a) {
 				continue
 			}
-			step := p.stepOf(a, phase, imagesStep, "load "+plaintext.Count(len(a.layout.Images), "image")+" into containerd", copyTime)
+			step := p.stepOf(a, phase, imagesStep, "load "+plaintext.Count(count, "image")+" into containerd", copyTime)
+			step.Inputs = p.imageInputs(a, step.ID)
 			if beside {
 				step.Beside, step.After = true, before
 				before = []string{step.ID}
