@@ -98,7 +98,7 @@ func installOnce(ctx context.Context, rack *host.Rack, usb string, steps stepTim
 	}
 	journal, err := timed(ctx, h, "sealift journal -o json")
 	if err == nil {
-		err = steps.add(journal.said)
+		err = steps.add(journal.said, whole)
 	}
 	if err != nil {
 		return seconds, "", err
@@ -118,6 +118,7 @@ func installOnce(ctx context.Context, rack *host.Rack, usb string, steps stepTim
 }
 
 type outcome struct {
+	began   time.Time
 	seconds float64
 	said    string
 }
@@ -132,7 +133,7 @@ func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w\n%s", script, err, out.String())
 	}
-	return outcome{time.Since(begin).Seconds(), out.String()}, nil
+	return outcome{begin, time.Since(begin).Seconds(), out.String()}, nil
 }
 
 // usb builds the add-ons' packages and a bundle of them, and puts it into a folder with the files for the measurement.
