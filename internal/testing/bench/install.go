@@ -34,7 +34,8 @@ kubectl wait --for=condition=Available --timeout=5m apiservices --all`
 )
 
 // install measures a complete install from a bundle on a lab host, and then on the same host kubeadm alone, and kubeadm and
-// kubectl with the same add-ons.
+// kubectl with the same add-ons: once in each round, on a new host. It prints the medians, and for the slowest steps of the install
+// how long they took and when they ended.
 func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
 	usb := b.dir.File("usb-" + strings.ReplaceAll(title, " ", "-"))
 	if err := b.usb(ctx, usb, addOns); err != nil {
@@ -44,49 +45,80 @@ func (b *bench) install(ctx context.Context, title string, addOns ...string) err
 	if err != nil {
 		return err
 	}
-	h, err := rack.Boot(ctx, host.Spec{USB: []string{usb}})
-	if err != nil {
-		return err
+	rows := []installRow{
+		{name: "kubeadm init alone, images present"}, {name: "kubeadm init and kubectl apply, images present, until all is ready"},
+		{name: "whole install from the bundle"},
 	}
-	defer func() { _ = rack.Remove(context.WithoutCancel(ctx), h.Name()) }()
-	whole, err := timed(ctx, h, "/media/usb/time --format='peak of the installer %M KiB' bash -c '"+airgap+"'")
-	if err != nil {
-		return err
-	}
-	var reference [2]outcome
-	for i, script := range []string{bareInit, sameWork} {
-		if _, err := timed(ctx, h, takeAway); err != nil {
+	var said string
+	steps := stepTimes{}
+	for range b.rounds {
+		seconds, text, err := installOnce(ctx, rack, usb, steps)
+		if err != nil {
 			return err
 		}
-		if reference[i], err = timed(ctx, h, script); err != nil {
-			return err
+		said = text
+		for n := range rows {
+			rows[n].seconds = append(rows[n].seconds, seconds[n])
 		}
 	}
 	fmt.Printf("\ninstall: %s, on a host without a network\n", title)
 	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\twall s\ttimes the first's wall\ttimes the second's\t")
-	for _, row := range []struct {
-		name string
-		outcome
-	}{
-		{"kubeadm init alone, images present", reference[0]},
-		{"kubeadm init and kubectl apply, images present, until all is ready", reference[1]},
-		{"whole install from the bundle", whole},
-	} {
-		fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t\n", row.name, row.seconds, row.seconds/reference[0].seconds, row.seconds/reference[1].seconds)
+	for _, row := range rows {
+		m := middle(row.seconds)
+		fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t\n", row.name, m, m/middle(rows[0].seconds), m/middle(rows[1].seconds))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for line := range strings.Lines(whole.said) {
+	for line := range strings.Lines(said) {
 		if strings.HasPrefix(line, "phase ") || strings.HasPrefix(line, "peak ") {
 			fmt.Print("   ", line)
 		}
 	}
-	return nil
+	return steps.print()
+}
+
+// installRow is a row of install's table: one measurement in each round.
+type installRow struct {
+	name    string
+	seconds []float64
+}
+
+// installOnce measures one round of install on a new host: kubeadm alone, kubeadm and kubectl, and the whole install, which runs first.
+func installOnce(ctx context.Context, rack *host.Rack, usb string, steps stepTimes) (seconds [3]float64, said string, err error) {
+	h, err := rack.Boot(ctx, host.Spec{USB: []string{usb}})
+	if err != nil {
+		return seconds, "", err
+	}
+	defer func() { _ = rack.Remove(context.WithoutCancel(ctx), h.Name()) }()
+	whole, err := timed(ctx, h, "/media/usb/time --format='peak of the installer %M KiB' bash -c '"+airgap+"'")
+	if err != nil {
+		return seconds, "", err
+	}
+	journal, err := timed(ctx, h, "sealift journal -o json")
+	if err == nil {
+		err = steps.add(journal.said, whole)
+	}
+	if err != nil {
+		return seconds, "", err
+	}
+	seconds[2] = whole.seconds
+	for n, script := range []string{bareInit, sameWork} {
+		if _, err := timed(ctx, h, takeAway); err != nil {
+			return seconds, "", err
+		}
+		reference, err := timed(ctx, h, script)
+		if err != nil {
+			return seconds, "", err
+		}
+		seconds[n] = reference.seconds
+	}
+	return seconds, whole.said, nil
 }
 
 type outcome struct {
+	began   time.Time
 	seconds float64
 	said    string
 }
@@ -101,7 +133,7 @@ func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w\n%s", script, err, out.String())
 	}
-	return outcome{time.Since(begin).Seconds(), out.String()}, nil
+	return outcome{begin, time.Since(begin).Seconds(), out.String()}, nil
 }
 
 // usb builds the add-ons' packages and a bundle of them, and puts it into a folder with the files for the measurement.
