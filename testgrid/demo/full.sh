@@ -5,9 +5,8 @@
 # newest NAME: the last version of an add-on in the table of releases.
 newest() { awk -v name="$1" '$1 == name { version = $2 } END { print version }' internal/releases/releases.txt; }
 
-# Add-ons beside those of the demo, in the order in which their pages are followed. That of registry comes last: it pulls an image with a
-# secret, which no pod without that secret gets after that.
-more=(metallb traefik cert-manager object-store velero prometheus volume-snapshots node-local-dns descheduler kube-network-policies gatekeeper registry)
+# Add-ons beside those of the demo, in the order in which their pages are followed.
+more=(metallb traefik cert-manager object-store registry velero prometheus volume-snapshots node-local-dns descheduler kube-network-policies gatekeeper)
 
 # The options that the Installer of each page has.
 installer_of() {

@@ -1,6 +1,8 @@
 package runtime_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -43,5 +45,30 @@ func TestImagesAreListedAndRemoved(t *testing.T) {
 	}
 	if result, err := r.Load(t.Context(), of, func(string) {}); err != nil || result.Loaded != 1 || result.Present != 1 {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestImagesAreKnownByTheirConfiguration asks for an image by one of its two names.
+func TestImagesAreKnownByTheirConfiguration(t *testing.T) {
+	r := connect(t)
+	app := image(t, 1)
+	layout := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": app, "registry.example/other:1": image(t, 1)}))
+	if _, err := r.Load(t.Context(), layout, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if names := layout.Names(); len(names) != 2 || !slices.Contains(names, "registry.example/app:1") {
+		t.Errorf("names: %q", names)
+	}
+	config, err := app.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Known(t.Context(), "registry.example/app:1", "registry.example/absent:1")
+	if err != nil || len(got) != 1 || got[0].ID != config.String() {
+		t.Fatalf("%+v, %v; want one with the ID %s", got, err, config)
+	}
+	slices.Sort(got[0].Names)
+	if names := got[0].Names; len(names) != 2 || names[0] != "registry.example/app:1" || !strings.HasPrefix(names[1], "registry.example/app@sha256:") {
+		t.Errorf("names: %q", names)
 	}
 }
