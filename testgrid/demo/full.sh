@@ -76,7 +76,7 @@ memory_of_add_ons() {
     bin/sealift inspect "$work/usb/cluster.tar.gz" -o json | jq -r '.packages[] | .name as $n | .images[]? | [.ref // .name, $n] | @tsv' >"$work/images.tsv"
     on_host "${kubectl[@]}" get pods -A -o json |
         jq -r '.items[] | .metadata as $m | .spec.containers[]
-            | .image |= (if test("^[^/]*[.:][^/]*/") then . elif test("/") then "docker.io/" + . else "docker.io/library/" + . end)
+            | .image |= (if test("^[^/]*[.:][^/]*/") then . else "docker.io/" + . end | sub("^docker.io/(?<name>[^/]+)$"; "docker.io/library/\(.name)"))
             | [$m.namespace + "/" + $m.name + "/" + .name, .image] | @tsv' >"$work/containers.tsv"
     on_host "${kubectl[@]}" top pods -A --containers --no-headers | awk '
         FILENAME == ARGV[1] { owner[$1] = $2; next }

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
@@ -12,7 +11,7 @@ import (
 // Known is an image as the kubelet knows it.
 type Known struct {
 	ID    string   // the digest of its configuration for this host
-	Names []string // all that containerd has
+	Names []string // those of the same index or manifest that a load gave it; the kubelet's pulls of copies give others
 }
 
 // Known returns the images of some names. Names that containerd does not have, or has for other platforms only, are left out.
@@ -39,7 +38,7 @@ func (r *Runtime) Known(ctx context.Context, names ...string) (all []Known, err 
 		}
 		one := Known{ID: config.Digest.String()}
 		for _, other := range same {
-			if !strings.HasPrefix(other.Name, "sha256:") { // the ID, which the CRI plugin made a name
+			if other.Labels[pinLabel] == pin {
 				one.Names = append(one.Names, other.Name)
 			}
 		}

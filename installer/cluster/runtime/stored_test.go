@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	containerdclient "github.com/containerd/containerd/v2/client"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
 // TestImagesAreListedAndRemoved loads images for a bundle and for a person, and removes one with all of its names.
@@ -48,9 +50,14 @@ func TestImagesAreListedAndRemoved(t *testing.T) {
 	}
 }
 
-// TestImagesAreKnownByTheirConfiguration asks for an image by one of its two names.
+// TestImagesAreKnownByTheirConfiguration asks for an image by one of its two names. A copy has a third one, as after a pull by the kubelet.
 func TestImagesAreKnownByTheirConfiguration(t *testing.T) {
-	r := connect(t)
+	socket := containerd.ForTest(t)
+	r, err := runtime.Connect(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
 	app := image(t, 1)
 	layout := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": app, "registry.example/other:1": image(t, 1)}))
 	if _, err := r.Load(t.Context(), layout, func(string) {}); err != nil {
@@ -58,6 +65,19 @@ func TestImagesAreKnownByTheirConfiguration(t *testing.T) {
 	}
 	if names := layout.Names(); len(names) != 2 || !slices.Contains(names, "registry.example/app:1") {
 		t.Errorf("names: %q", names)
+	}
+	client, err := containerdclient.New(socket, containerdclient.WithDefaultNamespace("k8s.io"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	copied, err := client.ImageService().Get(t.Context(), "registry.example/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied.Name, copied.Labels = "private.example/copy:1", nil
+	if _, err := client.ImageService().Create(t.Context(), copied); err != nil {
+		t.Fatal(err)
 	}
 	config, err := app.ConfigName()
 	if err != nil {
