@@ -19,13 +19,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/sealift/sealift/bundle/ocilayout"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/sha256hex"
 )
 
@@ -72,16 +72,16 @@ func Allow(dir, id string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(atomicfile.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o750), atomicfile.MkdirAll(dir, 0o700)); err != nil {
+	if err := errors.Join(files.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o750), files.MkdirAll(dir, 0o700)); err != nil {
 		return err
 	}
-	return atomicfile.WriteMode(path, 0o600, data)
+	return files.WriteMode(path, 0o600, data)
 }
 
 // read reads a record. It returns an empty one if there is none that the kubelet can use.
 func read(path, id string) (record, error) {
 	empty := record{Kind: kind, APIVersion: apiVersion, ImageRef: id, CredentialMapping: map[string]json.RawMessage{}}
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return empty, nil
 	}
