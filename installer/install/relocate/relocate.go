@@ -140,7 +140,7 @@ func (r *Relocation) facts(ctx context.Context, records []addon.Record) (facts i
 	}
 	provided = append(provided, r.options.Provided...)
 	for _, record := range records {
-		provided = append(append(provided, record.Name), r.contents.Provides(record.Name)...)
+		provided = slices.Concat(provided, record.Capabilities(), r.contents.Provides(record.Name))
 	}
 	facts.Provided = map[string]bool{}
 	for _, name := range provided {
