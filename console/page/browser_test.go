@@ -128,7 +128,7 @@ func TestPagesFitAndAreAccessible(t *testing.T) {
 	if code, _, text := p.post("/actions/"+command.UndoUpgrade, p.form("/"), nil); code != http.StatusSeeOther {
 		t.Fatalf("undo: %d %s", code, text)
 	}
-	for _, path := range append(pages(c), job, "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/none") {
+	for _, path := range append(pages(c), job, "/fleet/rollouts/hello", "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/none") {
 		for width, scheme := range map[int64]string{320: "dark", 1920: "light"} {
 			t.Run(fmt.Sprintf("%s at %d", path, width), func(t *testing.T) {
 				var wide, tall bool
