@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/command"
+	"github.com/sealift/sealift/internal/testing/browser"
 )
 
 // TestFleetPagesHaveWhatIsWrongFirst reads the pages about a fleet: what needs attention is first, and commands are beside it.
@@ -42,6 +45,25 @@ func TestFleetPagesHaveWhatIsWrongFirst(t *testing.T) {
 		if strings.Contains(text, "--cluster &#39;$(reboot)") || strings.Contains(text, "pack calm") {
 			t.Errorf("%s has a command too many: %s", path, text)
 		}
+	}
+}
+
+// TestBrowserShowsRolloutOfFleet looks at an add-on that does not go on.
+func TestBrowserShowsRolloutOfFleet(t *testing.T) {
+	d := calm()
+	d["fleet status"] = `[{"name":"hello"}]`
+	d["fleet status hello"] = `{"name":"hello","clusters":6,"placements":[{"placement":"default/all","message":"2/6 progressing, 1 failed"}],"rows":[
+{"cluster":"bergen","status":"Succeeded","wave":"canary","available":"True"},{"cluster":"drammen","status":"Succeeded","wave":"canary","available":"True"},{"cluster":"oslo","status":"Failed","wave":"north","available":"False","message":"Deployment default/hello: 0 of 2 pods are ready"},
+{"cluster":"rome","status":"Waiting","wave":"rest","waitsFor":"Wave"},{"cluster":"ship-7","status":"Waiting","wave":"rest","waitsFor":"Wave","skipped":true,"lastSeen":"2026-01-02T03:04:05Z"},{"cluster":"tromso","status":"Working","wave":"north","available":"True"}]}`
+	c := start(t, d)
+	ctx := chromium(t)
+	c.login(ctx, access.Viewer)
+	var lost string
+	var boxes int
+	err := chromedp.Run(ctx, chromedp.Navigate(c.URL+"/fleet/rollouts/hello"), chromedp.WaitVisible(".stage-done .boxes li", chromedp.ByQuery),
+		chromedp.Text(".stage-failed .lost", &lost, chromedp.ByQuery), chromedp.Evaluate(`document.querySelectorAll(".boxes li").length`, &boxes), browser.Screenshot("console-fleet.png"))
+	if err != nil || !strings.Contains(lost, "oslo") || !strings.Contains(lost, "0 of 2 pods are ready") || boxes != 6 {
+		t.Errorf("%d boxes; lost is %q, %v", boxes, lost, err)
 	}
 }
 
