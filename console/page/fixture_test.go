@@ -131,7 +131,9 @@ func start(t *testing.T, documents map[string]string) *console {
 			t.Fatal(err)
 		}
 	}
-	write("sealift", script, 0o700)
+	for _, program := range []string{"sealift", "sealift-controller"} {
+		write(program, script, 0o700)
+	}
 	write("hostile", hostile+"\n", 0o600)
 	for name, text := range documents {
 		write(name, strings.ReplaceAll(text, "@", hostileJSON), 0o600)
@@ -146,7 +148,7 @@ func start(t *testing.T, documents map[string]string) *console {
 	c.options = page.Options{
 		Program: filepath.Join(dir, "sealift"), Node: "node-1", Now: c.clock.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"},
-			Fleet: command.Fleet{Program: filepath.Join(dir, "sealift"), Kubeconfig: "/root/hub.kubeconfig"}},
+			Fleet: command.Fleet{Program: filepath.Join(dir, "sealift-controller"), Kubeconfig: "/root/hub.kubeconfig"}},
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
 			Space: func(string) (uint64, error) { return 1 << 40, nil }},
 		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},

@@ -25,10 +25,12 @@ func (c *consoleCluster) run(actions ...chromedp.Action) {
 	}
 }
 
-// text returns the text of an element, or "" without one. It does not wait: pages change while the test reads them.
+// text returns the text of an element, or "" without one, and while the page is left for another one. It does not wait.
 func (c *consoleCluster) text(selector string) (text string) {
 	c.t.Helper()
-	c.run(chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.textContent ?? ''", selector), &text))
+	if err := chromedp.Run(c.browser, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.textContent ?? ''", selector), &text)); err != nil && c.browser.Err() != nil {
+		c.t.Fatal(err)
+	}
 	return text
 }
 
@@ -91,7 +93,14 @@ func (c *consoleCluster) uploadOverKills() {
 	kill()
 	c.nodes[0].must("for i in $(seq 60); do sleep 1; (echo >/dev/tcp/127.0.0.1/6446) 2>/dev/null && exit 0; done; exit 1")
 	choose()
-	c.awaitText("table", "newer.tar.gz", 15*time.Minute)
+	var said string
+	c.await("the bundle is listed", 15*time.Minute, func() bool {
+		said = c.text("form[data-upload] output")
+		return strings.Contains(c.text("table"), "newer.tar.gz") || strings.Contains(said, "Refused")
+	})
+	if strings.Contains(said, "Refused") {
+		c.t.Fatal(said)
+	}
 	c.t.Logf("the browser sent %d bytes for a bundle of %d bytes, in %s", sent(), info.Size(), time.Since(began).Round(time.Second))
 	if most := info.Size() + info.Size()/20 + 32<<20; sent() > most {
 		c.t.Errorf("the upload began again: the browser sent %d bytes for a bundle of %d bytes", sent(), info.Size())
@@ -155,7 +164,7 @@ func (c *consoleCluster) upgradeWithLostNode() {
 		c.t.Fatal(err)
 	}
 	c.await("the page shows the lost node", 10*time.Minute, func() bool { return strings.Contains(c.text(".boxes .lost"), last.Name()) })
-	c.run(chromedp.ScrollIntoView(".stages", chromedp.ByQuery), browser.Screenshot("console-upgrade.png"))
+	c.run(chromedp.Evaluate(`document.querySelector(".stages").scrollIntoView({block: "end"})`, nil), browser.Screenshot("console-upgrade.png"))
 	browser.Accessible(c.browser, c.t)
 	if err := restore(c.t.Context()); err != nil {
 		c.t.Fatal(err)
