@@ -14,8 +14,7 @@ import (
 // maxCommands is how many clusters a page about a fleet has commands for.
 const maxCommands = 20
 
-// resourceName is the form of names of clusters and add-ons (RFC 1123). Others are shown, but are in no URL and in no command that the
-// console runs.
+// resourceName is the form of names of clusters and add-ons (RFC 1123). The console shows other names, but puts them into no URL and no command.
 var resourceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // fleetPage is what all pages about a fleet have.
@@ -82,13 +81,13 @@ func (s *Site) fleetClusters(w http.ResponseWriter, r *http.Request, v visitor) 
 			p.Lost++
 		}
 	}
-	first(p.Clusters, fleetCluster.Lost)
+	urgentFirst(p.Clusters, fleetCluster.Lost)
 	p.Clusters = shorten(p.Clusters, &p.More)
 	return s.show(w, r, v, "fleet-clusters", http.StatusOK, "Fleet", p)
 }
 
-// first moves the elements that need attention to the front.
-func first[T any](list []T, urgent func(T) bool) {
+// urgentFirst moves the elements that need attention to the front.
+func urgentFirst[T any](list []T, urgent func(T) bool) {
 	slices.SortStableFunc(list, func(a, b T) int {
 		switch {
 		case urgent(a) == urgent(b):
@@ -158,7 +157,7 @@ type fleetRolloutsPage struct {
 func (s *Site) fleetRollouts(w http.ResponseWriter, r *http.Request, v visitor) error {
 	var p fleetRolloutsPage
 	p.fleetPage = s.readFleet(r, &p.AddOns, "status")
-	first(p.AddOns, func(a fleetAddOn) bool { return a.Unhealthy > 0 })
+	urgentFirst(p.AddOns, func(a fleetAddOn) bool { return a.Unhealthy > 0 })
 	p.AddOns = shorten(p.AddOns, &p.More)
 	return s.show(w, r, v, "fleet-rollouts", http.StatusOK, "Rollouts", p)
 }
@@ -179,7 +178,7 @@ type fleetStage struct {
 	Rows        []fleetRow
 }
 
-// fleetRollout shows one add-on. It must be one of the list: a name of a URL is no word of a command before.
+// fleetRollout shows one add-on. Its name comes from a URL, so no command runs with it unless the hub lists it.
 func (s *Site) fleetRollout(w http.ResponseWriter, r *http.Request, v visitor) error {
 	name := r.PathValue("name")
 	var all []fleetAddOn
@@ -195,7 +194,7 @@ func (s *Site) fleetRollout(w http.ResponseWriter, r *http.Request, v visitor) e
 	if p.AddOn.Paused {
 		p.Toggle = f.Line("resume", name)
 	}
-	first(p.AddOn.Rows, fleetRow.Wrong)
+	urgentFirst(p.AddOn.Rows, fleetRow.Wrong)
 	for _, row := range p.AddOn.Rows {
 		if len(p.Why) < maxCommands && resourceName.MatchString(string(row.Cluster)) && (row.Wrong() || row.Reason != "") {
 			p.Why = append(p.Why, f.Line("why", name, "--cluster", string(row.Cluster)))
@@ -244,7 +243,7 @@ type carriedPage struct {
 func (s *Site) fleetCarried(w http.ResponseWriter, r *http.Request, v visitor) error {
 	p := carriedPage{Take: s.Settings.Fleet.Line("take", "REPORT")}
 	p.fleetPage = s.readFleet(r, &p.Clusters, "carried")
-	first(p.Clusters, func(c carriedCluster) bool { return c.Waits() || len(c.Failed) > 0 })
+	urgentFirst(p.Clusters, func(c carriedCluster) bool { return c.Waits() || len(c.Failed) > 0 })
 	for _, c := range p.Clusters {
 		if c.Waits() && len(p.Pack) < maxCommands && resourceName.MatchString(string(c.Name)) {
 			p.Pack = append(p.Pack, s.Settings.Fleet.Line("pack", string(c.Name), "--out", "FOLDER"))
@@ -254,17 +253,13 @@ func (s *Site) fleetCarried(w http.ResponseWriter, r *http.Request, v visitor) e
 	return s.show(w, r, v, "fleet-carried", http.StatusOK, "Carried", p)
 }
 
-// list joins names for a cell of a table.
-func list(names []text) string {
-	if len(names) == 0 {
-		return "–"
-	}
-	shown := names[:min(len(names), maxNames)]
+// joinNames joins names for a cell of a table.
+func joinNames(names []text) string {
 	var all []string
-	for _, name := range shown {
+	for _, name := range names[:min(len(names), maxNames)] {
 		all = append(all, string(name))
 	}
-	if len(shown) < len(names) {
+	if len(all) < len(names) {
 		all = append(all, "…")
 	}
 	return cmp.Or(strings.Join(all, ", "), "–")

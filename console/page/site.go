@@ -89,7 +89,7 @@ func New(ctx context.Context, o Options) (*Site, error) {
 		"bytes64": plaintext.Bytes[uint64],
 		"took":    func(d time.Duration) string { return d.Round(10 * time.Millisecond).String() },
 		"zero":    time.Time.IsZero,
-		"list":    list,
+		"names":   joinNames,
 		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"when":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	}).ParseFS(files, "assets/*.html")
