@@ -112,6 +112,11 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 	if err != nil {
 		return fmt.Errorf("%s would run as root: %w", ProgramName, err)
 	}
+	if s.Fleet.Program != "" {
+		if s.Fleet.Program, err = files.Own(s.Fleet.Program); err != nil {
+			return fmt.Errorf("the program of --fleet would run as root: %w", err)
+		}
+	}
 	return h.recorded(ctx, "console/on", func() error {
 		for _, folder := range []string{h.logs(), h.file("tokens"), h.file("sessions")} {
 			if err := files.MkdirAll(folder, 0o700); err != nil {
