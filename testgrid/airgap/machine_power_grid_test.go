@@ -56,7 +56,11 @@ func (n node) losesPowerAtRandom(took time.Duration) {
 		}
 		after := time.Duration(random.Float64() * float64(took) / (powerCuts / 2))
 		n.interrupt(interruption{command: fromUSB, record: "started", after: after, instead: "exit 0"}) // it goes on until the power is cut
-		n.losesPowerAndClock(time.Now())
+		clock := time.Now()
+		if cut == 1 { // and the clock's battery is dead: it is right from the next cut on
+			clock = time.Unix(0, 0)
+		}
+		n.losesPowerAndClock(clock)
 		out, _ := n.run("/var/tmp/sealift status 2>&1 | head -n 1")
 		n.t.Logf("power cut %d, %v after the first step: %s", cut+1, after.Round(time.Second), strings.TrimSpace(out))
 	}
