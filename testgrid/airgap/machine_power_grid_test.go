@@ -12,9 +12,6 @@ import (
 	"github.com/sealift/sealift/testgrid/scenario"
 )
 
-// powerCuts is how often a virtual machine loses its power in the middle of an install.
-const powerCuts = 10
-
 // TestVirtualMachineSurvivesPowerCuts cuts the power of a virtual machine at random moments of an install. What its kernel had not flushed
 // to the disk is lost. The same command ends as on the machine that was not disturbed. A reset before that leaves the disk as it was.
 func TestVirtualMachineSurvivesPowerCuts(t *testing.T) {
@@ -30,7 +27,7 @@ func TestVirtualMachineSurvivesPowerCuts(t *testing.T) {
 	n.isBare(bare)
 	n.must("sync")
 
-	n.losesPowerAtRandom(took)
+	n.losesPowerAtRandom(10, took)
 	began = time.Now()
 	n.must(install)
 	t.Logf("the last run took %v", time.Since(began).Round(time.Second))
@@ -43,18 +40,18 @@ func TestVirtualMachineSurvivesPowerCuts(t *testing.T) {
 }
 
 // losesPowerAtRandom cuts the power of a virtual machine while it installs. took is how long an undisturbed install takes.
-func (n node) losesPowerAtRandom(took time.Duration) {
+func (n node) losesPowerAtRandom(cuts int, took time.Duration) {
 	n.t.Helper()
 	random := seeded(n.t)
 	steps := n.plannedSteps()
-	for cut := range powerCuts {
+	for cut := range cuts {
 		if n.finished(steps[len(steps)-1]) {
-			if cut < powerCuts/2 {
+			if cut < cuts/2 {
 				n.t.Errorf("the install was finished after %d power cuts", cut)
 			}
 			return
 		}
-		after := time.Duration(random.Float64() * float64(took) / (powerCuts / 2))
+		after := time.Duration(random.Float64() * float64(took) / float64(cuts/2))
 		n.interrupt(interruption{command: fromUSB, record: "started", after: after, instead: "exit 0"}) // it goes on until the power is cut
 		clock := time.Now()
 		if cut == 1 { // and the clock's battery is dead: it is right from the next cut on
