@@ -4,7 +4,6 @@ package airgap_test
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -311,9 +310,7 @@ func TestDaemonSetRollsOutWhereImagesExist(t *testing.T) {
 func TestKilledUpgradeResumes(t *testing.T) {
 	disks := []*isolation.Disk{isolation.NewDisk(t, 24<<30), isolation.NewDisk(t, 24<<30)}
 	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // moments of a test
+	random := seeded(t)
 	powerless := func(n node, of *isolation.Disk) {
 		t.Helper()
 		of.CutPower()
