@@ -22,7 +22,7 @@ func (n node) state() []string {
 	return lines
 }
 
-// rules are the firewall's rules. This machine's program cannot join the network of a virtual machine, which has what keepIPTables kept.
+// rules returns the firewall's rules. This machine's program cannot join the network of a virtual machine, which has what keepIPTables kept.
 func (n node) rules() string {
 	n.t.Helper()
 	if n.IsMachine() {
