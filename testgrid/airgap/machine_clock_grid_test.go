@@ -81,7 +81,7 @@ const (
 
 	// commands are what an administrator runs; how each ended comes first.
 	commands = `
-show() { out=$(timeout 90 "$@" 2>&1); echo; echo "$ $* => $?"; tail -n 15 <<<"$out"; }
+show() { out=$(timeout 90 "$@" 2>&1); code=$?; echo; echo "$ $* => $code"; tail -n 15 <<<"$out"; }
 date --utc
 show sealift status
 show sealift certs

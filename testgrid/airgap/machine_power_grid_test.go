@@ -36,6 +36,9 @@ func TestVirtualMachineSurvivesPowerCuts(t *testing.T) {
 	n.limitsPod()
 }
 
+// keepIPTables keeps the program that lists the firewall's rules: a reset removes the package that the install brought.
+const keepIPTables = "mkdir -p " + keptIPTables + "; cp -rL /usr/sbin/xtables-nft-multi /usr/lib/x86_64-linux-gnu/xtables $(ldd /usr/sbin/xtables-nft-multi | grep -o '/lib[^ ]*') " + keptIPTables + "; "
+
 // resetsDisk resets a virtual machine, and compares its disk with an earlier state. What the kernel has loaded is gone after a reboot.
 func (n node) resetsDisk(bare []string) {
 	n.t.Helper()
