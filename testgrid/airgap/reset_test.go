@@ -22,7 +22,8 @@ func (n node) state() []string {
 	return lines
 }
 
-// rules are the firewall's rules. This machine's program cannot join the network of a virtual machine, which has what keepIPTables kept.
+// rules returns the firewall's rules. This machine's program cannot join the network of a virtual machine: that has one of its own in
+// keptIPTables, or no rules yet.
 func (n node) rules() string {
 	n.t.Helper()
 	if n.IsMachine() {
@@ -35,11 +36,8 @@ func (n node) rules() string {
 	return rules.String()
 }
 
-// keepIPTables keeps the program that lists the firewall's rules, with its libraries: a reset removes the package that the install brought.
-const (
-	keptIPTables = "/var/tmp/iptables"
-	keepIPTables = "mkdir -p " + keptIPTables + "; cp -rL /usr/sbin/xtables-nft-multi /usr/lib/x86_64-linux-gnu/xtables $(ldd /usr/sbin/xtables-nft-multi | grep -o '/lib[^ ]*') " + keptIPTables + "; "
-)
+// keptIPTables is the folder for the program that lists the rules of a virtual machine, with its libraries.
+const keptIPTables = "/var/tmp/iptables"
 
 // resetCommand is a reset with a program that outlives it.
 const resetCommand = "exec /var/tmp/sealift reset --yes"
