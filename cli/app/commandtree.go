@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,9 +39,18 @@ func finishTree(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
+			if err == nil {
+				err = emptyArgument(cmd, args)
+			}
 			var exit *exitError
 			if err == nil || errors.As(err, &exit) {
 				return err
+			}
+			if strings.HasPrefix(err.Error(), "unknown command ") { // cobra.NoArgs calls every argument a command
+				if cmd.HasSubCommands() {
+					return errUnknownCommand(cmd, args[0])
+				}
+				err = fmt.Errorf("unexpected argument %q", args[0])
 			}
 			return UsageError("%v; the usage is '%s'; see '%s --help'", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 		}
@@ -54,8 +64,10 @@ func finishTree(cmd *cobra.Command) {
 			return nil
 		}
 	}
-	if cmd.HasSubCommands() && !cmd.Runnable() {
+	if cmd.HasSubCommands() {
 		cmd.SuggestionsMinimumDistance = 2
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return errUnknownCommand(cmd, args[0])
@@ -68,6 +80,22 @@ func finishTree(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finishTree(sub)
 	}
+}
+
+// EmptyArguments is the annotation of a command whose last argument may be empty.
+const EmptyArguments = "sealift.dev/empty-arguments"
+
+// emptyArgument refuses an argument that is empty, as "$FILE" is where nobody set FILE. An argument that may be missing has a default, which
+// nobody asked for then. What follows -- is another program's.
+func emptyArgument(cmd *cobra.Command, args []string) error {
+	if end := cmd.ArgsLenAtDash(); end >= 0 {
+		args = args[:end]
+	}
+	at := slices.Index(args, "")
+	if at < 0 || cmd.DisableFlagParsing || cmd.Annotations[EmptyArguments] != "" && at == len(args)-1 {
+		return nil
+	}
+	return fmt.Errorf("argument %d is empty", at+1)
 }
 
 // hideUseLine leaves the line without a subcommand out of the usage of a group. Cobra's templates could do that too, but with
