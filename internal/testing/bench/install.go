@@ -37,7 +37,7 @@ kubectl wait --for=condition=Available --timeout=5m apiservices --all`
 // kubectl with the same add-ons: once in each round, on a new host. It prints the medians, and for the slowest steps of the install
 // how long they took and when they ended.
 func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
-	usb := b.dir.File("usb-" + strings.ReplaceAll(title, " ", "-"))
+	usb := b.dir.File("usb-" + strings.NewReplacer(" ", "-", ":", "").Replace(title))
 	if err := b.usb(ctx, usb, addOns); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (b *bench) install(ctx context.Context, title string, addOns ...string) err
 			rows[n].seconds = append(rows[n].seconds, seconds[n])
 		}
 	}
-	fmt.Printf("\ninstall: %s, on a host without a network\n", title)
+	fmt.Printf("\n%s, on a host without a network\n", title)
 	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\twall s\ttimes the first's wall\ttimes the second's\t")
 	for _, row := range rows {
