@@ -37,7 +37,7 @@ kubectl wait --for=condition=Available --timeout=5m apiservices --all`
 // kubectl with the same add-ons: once in each round, on a new host. It prints the medians, and for the slowest steps of the install
 // how long they took and when they ended.
 func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
-	usb := b.dir.File("usb-" + strings.ReplaceAll(title, " ", "-"))
+	usb := b.dir.File("usb-" + strings.NewReplacer(" ", "-", ":", "").Replace(title))
 	if err := b.usb(ctx, usb, addOns); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (b *bench) install(ctx context.Context, title string, addOns ...string) err
 			rows[n].seconds = append(rows[n].seconds, seconds[n])
 		}
 	}
-	fmt.Printf("\ninstall: %s, on a host without a network\n", title)
+	fmt.Printf("\n%s, on a host without a network\n", title)
 	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\twall s\ttimes the first's wall\ttimes the second's\t")
 	for _, row := range rows {
@@ -138,35 +138,51 @@ func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
 
 // usb builds the add-ons' packages and a bundle of them, and puts it into a folder with the files for the measurement.
 func (b *bench) usb(ctx context.Context, usb string, addOns []string) error {
+	if err := os.MkdirAll(usb, 0o755); err != nil {
+		return err
+	}
+	packages, installer, bundle := b.dir.File("packages"), filepath.Join(usb, "installer.yaml"), filepath.Join(usb, "cluster.tar.gz")
+	if err := b.catalogue(ctx, packages, addOns...); err != nil {
+		return err
+	}
+	if err := writeInstaller(installer, addOns...); err != nil {
+		return err
+	}
+	return command(ctx, []string{b.sealift, "bundle", "-f", installer, "--store", packages, "--out", bundle},
+		[]string{"tar", "xzf", bundle, "-C", usb, "--occurrence=1", "install.sh"}, []string{"cp", "/usr/bin/time", usb})
+}
+
+// catalogue builds packages of add-ons of the catalogue, given as NAME/VERSION, into a store.
+func (b *bench) catalogue(ctx context.Context, packages string, addOns ...string) error {
 	m, err := mirror.Serve(ctx, mirror.Options{})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := os.MkdirAll(usb, 0o755); err != nil {
-		return err
-	}
-	config, packages := b.dir.File("install.yaml"), b.dir.File("packages")
+	config := b.dir.File("install.yaml")
 	if err := m.WriteConfig(config); err != nil {
 		return err
 	}
-	installer := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n"
-	build := []string{"build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("install-cache")}
+	build := []string{b.sealift, "build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("install-cache")}
 	for _, a := range addOns {
 		build = append(build, "addons/"+a)
+	}
+	return command(ctx, build)
+}
+
+// writeInstaller writes an Installer of add-ons, given as NAME/VERSION.
+func writeInstaller(file string, addOns ...string) error {
+	installer := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n"
+	for _, a := range addOns {
 		name, version, _ := strings.Cut(a, "/")
 		installer += fmt.Sprintf("  %s: {version: %q}\n", name, version)
 	}
-	if err := os.WriteFile(filepath.Join(usb, "installer.yaml"), []byte(installer), 0o600); err != nil {
-		return err
-	}
-	bundle := filepath.Join(usb, "cluster.tar.gz")
-	for _, args := range [][]string{
-		append([]string{b.sealift}, build...),
-		{b.sealift, "bundle", "-f", filepath.Join(usb, "installer.yaml"), "--store", packages, "--out", bundle},
-		{"tar", "xzf", bundle, "-C", usb, "--occurrence=1", "install.sh"},
-		{"cp", "/usr/bin/time", usb},
-	} {
+	return os.WriteFile(file, []byte(installer), 0o600)
+}
+
+// command runs commands without measuring them.
+func command(ctx context.Context, commands ...[]string) error {
+	for _, args := range commands {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", strings.Join(args, " "), err), errors.New(string(out)))
 		}
