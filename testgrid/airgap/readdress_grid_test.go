@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -46,7 +47,7 @@ func (n node) readdressed(address string) time.Duration {
 func (n node) knows(of node, address string) {
 	n.t.Helper()
 	const fields = `{.status.addresses[?(@.type=="InternalIP")].address}`
-	if got := n.must(kubectl + "get node " + of.Name() + " --output " + quoted("jsonpath="+fields)); got != address {
+	if got := n.must(kubectl + "get node " + of.Name() + " --output " + shellword.Quote("jsonpath="+fields)); got != address {
 		n.t.Errorf("the cluster knows %s by %q, want %s", of.Name(), got, address)
 	}
 	n.must("for i in $(seq 90); do " + kubectl + "get pods -A --no-headers | grep -vE ' (Running|Completed) ' || exit 0; sleep 2; done; exit 1")
