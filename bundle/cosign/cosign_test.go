@@ -182,7 +182,7 @@ func TestLongestPrefixDecides(t *testing.T) {
 	}
 }
 
-// TestIdentitiesNeedTheirVerifier has a program that does not know identities: it must not take the image.
+// TestIdentitiesNeedTheirVerifier uses a program that does not know identities: it must not take the image.
 func TestIdentitiesNeedTheirVerifier(t *testing.T) {
 	key := cosigned.New(t)
 	p, err := policy(t, "'*': {trustedRoot: '{}', identities: [{issuer: https://a.b, subject: c}]}\n", key)

@@ -40,7 +40,7 @@ func TestRunRefusesBeforeFirstHost(t *testing.T) {
 	}
 }
 
-// TestRunFailsIfTestFails has a program that makes no bundles: all tests but one fail for that reason.
+// TestRunFailsIfTestFails uses a program that makes no bundles: all tests but one fail for that reason.
 func TestRunFailsIfTestFails(t *testing.T) {
 	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n- name: y\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  unsupportedOSIDs: [a]\n")
 	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}}\n")

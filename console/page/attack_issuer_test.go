@@ -111,7 +111,7 @@ func forged(t *testing.T) map[string]struct {
 	}
 }
 
-// changed makes an administrator of whoever a token is about.
+// changed replaces the group staff in the claims of a token with that of administrators.
 func changed(token string) string {
 	parts := strings.Split(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])

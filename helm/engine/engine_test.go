@@ -188,7 +188,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		t.Errorf("values that are no YAML: %v", err)
 	}
 	if _, err := (engine.Renderer{}).Render(t.Context(), []byte("no archive"), helm.Release{Name: "a"}); err == nil {
-		t.Error("what is no archive is rendered")
+		t.Error("what is not an archive is rendered")
 	}
 }
 

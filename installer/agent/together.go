@@ -85,7 +85,7 @@ func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Int
 	switch {
 	case err != nil:
 	case o.Digest() != in.Index || o.ID != in.Upgrade || o.Upgrade != in.UpgradeID || o.Server != in.Server || o.Stage != undo.Prepared:
-		err = fmt.Errorf("%s gives out another order than the one that this node was asked to follow", in.Server)
+		err = fmt.Errorf("%s serves a different undo than the one requested", in.Server)
 	case !o.Has(a.Node):
 		err = fmt.Errorf("the order does not concern node %s", a.Node)
 	}

@@ -71,7 +71,7 @@ func TestModuleOptionsKeepEdits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := configureModules(ctx, client, "addon-operator", Modules{ConfigMap: "addon-operator"}, &said); err == nil {
-		t.Error("an API server that does not answer is no error")
+		t.Error("an API server that does not answer is not an error")
 	}
 }
 
@@ -158,6 +158,6 @@ func TestNonYAMLKeyIsKept(t *testing.T) {
 	}
 	live.Annotations = map[string]string{givenAnnotation: "{"}
 	if _, err := configured(live, []byte(`{}`), &said); err == nil {
-		t.Error("a damaged annotation is no error")
+		t.Error("a damaged annotation is not an error")
 	}
 }

@@ -87,7 +87,7 @@ func unmetByInstaller(s *spec.Installer, facts host.Facts) ([]preflight.Result, 
 	return j.unmet(slices.DeleteFunc(requirements(), func(q requirement) bool { return !q.early })), nil
 }
 
-// unmetError is the reason why a requirement does not hold, and what to do about it.
+// unmetError is an unmet requirement, and its remedy.
 type unmetError struct{ reason, hint string }
 
 func (e *unmetError) Error() string { return e.reason + "; " + e.hint }

@@ -55,7 +55,7 @@ type Index struct {
 	Files      []File    `json:"files"`
 	LeftOut    []string  `json:"leftOut,omitempty"` // names of files that are too large, and of entries that are not regular files
 	Volumes    []Volume  `json:"volumes,omitempty"`
-	// VolumesLeftOut is nil if no volumes were asked for.
+	// VolumesLeftOut is nil if no volumes were requested.
 	VolumesLeftOut []volume.LeftOut `json:"volumesLeftOut,omitempty"`
 
 	summary string // of the index and its signature, if it was read
