@@ -208,7 +208,7 @@ func TestPolicyMistakesNameTheirPosition(t *testing.T) {
 		"a folder as a key":           {"example.org: {keys: [.]}", "not a regular file"},
 		"identities without a root":   {"example.org: {identities: [{issuer: https://a.b, subject: c}]}", "identities are verified with a trustedRoot"},
 		"an identity of anybody":      {"example.org: {trustedRoot: '{}', identities: [{issuer: https://a.b}]}", "an identity needs subject"},
-		"keys that are no list":       {"example.org: {keys: a.pub}", "keys must be a list"},
+		"keys that are not a list":    {"example.org: {keys: a.pub}", "keys must be a list"},
 	} {
 		if _, err := policy(t, row.text+"\n", cosigned.New(t)); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: got %v, want %s", name, err, row.want)

@@ -153,7 +153,7 @@ func TestNonYAMLKeyIsKept(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"hello": "a: [", "other": "x: 1", "otherEnabled": "true\n"}, data); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if !bytes.Contains(said.Bytes(), []byte("key hello of ConfigMap  is no YAML")) {
+	if !bytes.Contains(said.Bytes(), []byte("key hello of ConfigMap  is not YAML")) {
 		t.Error(said.String())
 	}
 	live.Annotations = map[string]string{givenAnnotation: "{"}
