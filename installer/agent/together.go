@@ -244,7 +244,7 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) erro
 	return set.Remove()
 }
 
-// putBackState puts back what Sealift knows of this node, and its program. It holds the lock of the node.
+// putBackState restores Sealift's own state of this node, and its program. It holds the lock of the node.
 func (a *Agent) putBackState(set undo.Set) error {
 	journal, err := node.Lock(a.Root)
 	if err != nil {

@@ -23,7 +23,7 @@ type requirement struct {
 	hint  string // what to do, where the error does not say it
 }
 
-// requirements are all of them, in the order of the report. A check returns nil if the requirement holds, an error of unmetf, or a
+// requirements returns all requirements, in the order of the report. A check returns nil if the requirement holds, an error of unmetf, or a
 // *preflight.RefusedError with its own results.
 func requirements() []requirement {
 	const change = "change it in the Installer"

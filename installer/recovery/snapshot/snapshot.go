@@ -23,7 +23,7 @@ import (
 // Format is the version of the layout that this package writes. It also reads earlier formats.
 const Format = 3
 
-// The formats before. They have no signatures.
+// Earlier formats, without signatures.
 const (
 	firstFormat  = 1
 	volumeFormat = 2 // volumes follow the database
