@@ -50,7 +50,7 @@ func catalogueTable(t *testing.T) (rows []string) {
 	return rows
 }
 
-// proof says what installs a version.
+// proof says when tests install a version.
 func proof(t *testing.T, m catalog.Meta) string {
 	t.Helper()
 	for _, r := range releases.Of(m.Name, releases.Lab) {

@@ -25,8 +25,8 @@ const module = "github.com/sealift/sealift/"
 // it.
 const fixtures = "internal/testing"
 
-// floors is the house: a package imports packages of lower floors, and of its own room. The words of every floor stand
-// on the ground.
+// floors is the house: a package imports packages of lower floors, and of its own room. Words that every floor
+// uses are on the ground floor.
 var floors = [][]string{
 	{"internal"},
 	{"manifest", "spec", "bundle", "store", "kube", "addon"},
@@ -332,7 +332,7 @@ func TestOutputOfCommandsIsPlain(t *testing.T) {
 	}
 }
 
-// maxNode is the most that sealift-node may have, in bytes. Every bundle contains it.
+// maxNode is the maximum size of sealift-node, in bytes. Every bundle contains it.
 const maxNode = 55 << 20
 
 // TestNodeProgramIsSmall checks the output of 'make build'. A template that is reachable makes the linker keep every exported
@@ -362,7 +362,7 @@ func TestNodeProgramIsSmall(t *testing.T) {
 	}
 }
 
-// maxLines is where a file is two rooms in one.
+// maxLines is the maximum number of lines of a file.
 const maxLines = 400
 
 func TestFilesStayReadable(t *testing.T) {

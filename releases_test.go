@@ -58,7 +58,7 @@ func named(text string) (list []string) {
 	return list
 }
 
-// TestPagesNameKnownReleases finds pages that were left behind when the table of releases changed. The changelog tells of the past.
+// TestPagesNameKnownReleases finds pages that were left behind when the table of releases changed. The changelog may name old releases.
 func TestPagesNameKnownReleases(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range releases.All() {

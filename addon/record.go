@@ -27,7 +27,7 @@ const (
 	CommandKind   = "addon-apply"
 )
 
-// Owner is who applies an add-on.
+// Owner is the program that applies an add-on.
 type Owner struct {
 	Kind string // such as installer or channel
 	Name string // distinguishes owners of one kind, such as kube-system/flannel; empty for the installer
@@ -73,7 +73,7 @@ type Applied struct {
 	Requires string `json:"requires,omitempty"`
 }
 
-// Ownership is how one owner holds an add-on.
+// Ownership is one owner's claim to an add-on.
 type Ownership struct {
 	Owner   Owner  `json:"owner"`
 	Policy  Policy `json:"policy"`

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/bundle/lean"
 )
 
-// companions are what a plan has beside its packages. The plan and its readers use them together, and the last one closes them.
+// companions are the files that a plan adds to its packages. The plan and its readers share them, and the last one closes them.
 type companions struct {
 	archives []*bundle.Archive // with the lean layers of the packages, in their order; some are nil
 	patches  *delta.Set        // nil if the bundle has none

@@ -17,7 +17,7 @@ const ProgramFile = "sealift.tar.gz"
 type Program struct {
 	Platform string // such as linux/amd64
 	Sealift  *bundle.Member
-	// Preflight is the sealift-preflight. The bundle has it if an add-on or the Installer has something for it to do. nil leaves it
+	// Preflight is the sealift-preflight. The bundle has it if an add-on or the Installer has checks for it. nil leaves it
 	// out, and with it the checks of add-ons on these nodes.
 	Preflight *bundle.Member
 	// Console is the sealift-console of control planes; nil leaves it out.

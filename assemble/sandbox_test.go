@@ -52,7 +52,7 @@ func TestMissingSandboxImageIsRefused(t *testing.T) {
 }
 
 // From 2.3.0 to 2.3.3, containerd does not find an image with a tag and a digest.
-func TestSandboxImageThatStartsNoPodIsRefused(t *testing.T) {
+func TestUnusableSandboxImageIsRefused(t *testing.T) {
 	const both = "registry.k8s.io/pause:3.10.2@sha256:00"
 	runtime := func(version, text string) *bundle.Archive {
 		return versionOf(t, "containerd", version, nil, map[string]string{"config.tmpl.toml": text})

@@ -36,7 +36,7 @@ func TestScriptsOfBundleWorkOffline(t *testing.T) {
 		"the console's certificate":  {"tasks.sh", []string{"kotsadm-accept-tls-uploads"}, "", "needs a control plane", 1},
 		"it, with underscores":       {"tasks.sh", []string{"kotsadm_accept_tls_uploads"}, "", "needs a control plane", 1},
 		"taints":                     {"tasks.sh", []string{"taint_primaries"}, "", "needs a control plane", 1},
-		"a load balancer":            {"tasks.sh", []string{"set-kubeconfig-server", "10.0.0.9"}, "", "this host is no node", 1},
+		"a load balancer":            {"tasks.sh", []string{"set-kubeconfig-server", "10.0.0.9"}, "", "this host is not a node", 1},
 		"a host that is none":        {"tasks.sh", []string{"set-kubeconfig-server", "x|y"}, "", "say which host", 2},
 		"a task of kURL's alone":     {"tasks.sh", []string{"migrate-rgw-to-minio"}, "", "sealift does not have; nothing was changed", 1},
 		"no task":                    {"tasks.sh", nil, "", "set-kubeconfig-server", 2},

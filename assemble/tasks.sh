@@ -64,7 +64,7 @@ set_kubeconfig_server() {
     *:*) ;; # with a port
     *) server=$server:6443 ;;
     esac
-    [ -f "$kubernetes/kubelet.conf" ] || die "this host is no node: it has no $kubernetes/kubelet.conf"
+    [ -f "$kubernetes/kubelet.conf" ] || die "this host is not a node: it has no $kubernetes/kubelet.conf"
     for file in "$kubernetes"/{kubelet,admin,super-admin}.conf "${HOME:-/root}/.kube/config"; do
         [ -f "$file" ] || continue
         sed -i "s|^\( *server: \)https://.*|\1https://$server|" "$file"

@@ -56,7 +56,7 @@ type Options struct {
 	Log      *slog.Logger // nil logs nothing
 }
 
-// Outcome is how one piece ended.
+// Outcome is the result of one piece.
 type Outcome struct {
 	Output  json.RawMessage // of a piece that succeeded
 	Failure string          // why it failed, for people

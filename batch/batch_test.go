@@ -84,7 +84,7 @@ func TestFailedPiecesDoNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestBatchStaysWithinItsLimits has a quota of three pods, files for them, and a parallelism of four.
+// TestBatchStaysWithinItsLimits uses a quota of three pods, files for them, and a parallelism of four.
 func TestBatchStaysWithinItsLimits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 2, 10)

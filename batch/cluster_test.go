@@ -42,7 +42,7 @@ type site struct {
 	location  string // of the store
 	store     store.Store
 	kubelet   *controlplane.Kubelet
-	// do is the work. It is called with the number of the try. Nil does the square at once.
+	// do is the work. It is called with the number of the attempt. Nil squares the input.
 	do func(ctx context.Context, input json.RawMessage, try int) (any, error)
 
 	mu    sync.Mutex

@@ -105,7 +105,7 @@ type absence struct {
 	since time.Time // of the first of the last failures in a row; zero if the last request succeeded
 }
 
-// note takes how a request ended and returns it.
+// note records the outcome of a request and returns it.
 func (o *absence) note(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

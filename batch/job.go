@@ -28,7 +28,7 @@ const (
 	runAnnotation = "sealift.dev/batch-run"
 	// coordinatorAnnotation names the coordinator that made the Job. It finds it again if the answer of the API server was lost.
 	coordinatorAnnotation = "sealift.dev/batch-coordinator"
-	// queueLabel is how a Job is given to Kueue, which starts it when its queue has room.
+	// queueLabel hands a Job to Kueue, which starts it when its queue has room.
 	queueLabel = "kueue.x-k8s.io/queue-name"
 	// ensureTime is how long the API server may be away while a Job is looked up or created.
 	ensureTime = 5 * time.Minute

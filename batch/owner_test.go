@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// TestForeignJobStays has a foreign Job and Secret with the name of a batch.
+// TestForeignJobStays uses a foreign Job and Secret with the name of a batch.
 func TestForeignJobStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)
@@ -67,7 +67,7 @@ func TestForeignJobStays(t *testing.T) {
 	s.leavesNothing()
 }
 
-// TestFailedCoordinatorLeavesForeignJob has two coordinators with the same inputs. The second one gets nowhere.
+// TestFailedCoordinatorLeavesForeignJob uses two coordinators with the same inputs. The second one fails.
 func TestFailedCoordinatorLeavesForeignJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, t.TempDir(), 1, 2)

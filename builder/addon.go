@@ -70,7 +70,7 @@ func openAddOn(dir string) (_ *addOn, err error) {
 	return a, nil
 }
 
-// directives is the add-on as the kinds of directive see it.
+// directives returns the add-on in the form that the kinds of directive use.
 func (a *addOn) directives() kind.AddOn {
 	return kind.AddOn{Named: a.named, Manifest: a.manifest, Repository: a.repository, Open: a.open}
 }

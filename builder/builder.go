@@ -142,7 +142,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	return b, errors.Join(errs...)
 }
 
-// distinct puts names in order, each once, so that how they were asked for does not show in the package.
+// distinct sorts names and removes duplicates, so that the order of the request does not affect the package.
 func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
 // Result describes a package that was built.

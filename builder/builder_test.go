@@ -375,7 +375,7 @@ func TestAddOnFilesAreCollected(t *testing.T) {
 		"an asset outside the repository is refused":         {tree{"Manifest": "asset env ../../../../../../../../proc/self/environ\n"}, "", "outside the repository"},
 		"an asset behind a link out of it is refused":        {tree{"../l": "-> /proc/self", "Manifest": "asset env ../l/environ\n"}, "", "outside the repository"},
 		"credentials of version control are no asset":        {tree{"../../.git/config": "token", "Manifest": "asset c ../../.git/config\n"}, "", "belongs to version control"},
-		"a link to them is no file of the add-on":            {tree{"../.git/config": "token", "c": "-> ../.git/config"}, "", "belongs to version control"},
+		"a link to them is not a file of the add-on":         {tree{"../.git/config": "token", "c": "-> ../.git/config"}, "", "belongs to version control"},
 		"an asset of the repository is taken":                {tree{"../../files/a": "a", "Manifest": "asset a ../../files/a\n"}, "assets/a", ""},
 		"an absolute link is refused":                        {tree{"a": "-> /etc/hostname"}, "", "escapes"},
 		"a link that leads nowhere is refused":               {tree{"a": "-> none"}, "", "must lead to a file"},

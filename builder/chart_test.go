@@ -195,14 +195,14 @@ func TestChartMistakesAreNamed(t *testing.T) {
 			want: []string{"chart hello 1.2.3 does not render", "hello/templates/x.yaml:1:3", "password is needed", "charts/hello-values.yaml"}},
 		"random values": {manifest: fromRepository, files: map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {a: {{ randAlphaNum 9 }}}\n"}, line: 1,
 			want: []string{"Secret hello/x", "random values", "give the value in"}},
-		"values that are no YAML": {manifest: fromRepository, own: map[string]string{"charts/hello-values.yaml": "a: 1\nb: [\n"}, line: -1, want: []string{"charts/hello-values.yaml:", "not the values of chart hello"}},
-		"no such version":         {manifest: "chart hello https://files.example.com/charts 2.0.0\n", line: 1, want: []string{`no version 2.0.0 of chart "hello"`, "1.2.3, 1.0.0"}},
-		"no such chart":           {manifest: "chart hullo https://files.example.com/charts 1.2.3\n", line: 1, want: []string{`no chart "hullo"`, `did you mean "hello"?`}},
-		"no such repository":      {manifest: "chart hello https://files.example.com/none 1.2.3\n", line: 1, want: []string{"chart https://files.example.com/none/index.yaml", "404"}},
-		"no such tag":             {manifest: "chart hello oci://registry.example.io/charts/hello 2.0.0\n", line: 1, want: []string{"chart registry.example.io/charts/hello:2.0.0 does not exist"}},
-		"an image for a chart":    {manifest: "chart web oci://registry.example.io/web 1\n", line: 1, want: []string{"is of type application/vnd.oci.image.index"}},
-		"another chart":           {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hullo\nversion: 1.2.3\n"}, line: 1, want: []string{"has the name hullo in its Chart.yaml"}},
-		"another chart's version": {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hello\nversion: 1.2.4\n"}, line: 1, want: []string{"has version 1.2.4 in its Chart.yaml"}},
+		"values that are not YAML": {manifest: fromRepository, own: map[string]string{"charts/hello-values.yaml": "a: 1\nb: [\n"}, line: -1, want: []string{"charts/hello-values.yaml:", "not the values of chart hello"}},
+		"no such version":          {manifest: "chart hello https://files.example.com/charts 2.0.0\n", line: 1, want: []string{`no version 2.0.0 of chart "hello"`, "1.2.3, 1.0.0"}},
+		"no such chart":            {manifest: "chart hullo https://files.example.com/charts 1.2.3\n", line: 1, want: []string{`no chart "hullo"`, `did you mean "hello"?`}},
+		"no such repository":       {manifest: "chart hello https://files.example.com/none 1.2.3\n", line: 1, want: []string{"chart https://files.example.com/none/index.yaml", "404"}},
+		"no such tag":              {manifest: "chart hello oci://registry.example.io/charts/hello 2.0.0\n", line: 1, want: []string{"chart registry.example.io/charts/hello:2.0.0 does not exist"}},
+		"an image for a chart":     {manifest: "chart web oci://registry.example.io/web 1\n", line: 1, want: []string{"is of type application/vnd.oci.image.index"}},
+		"another chart":            {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hullo\nversion: 1.2.3\n"}, line: 1, want: []string{"has the name hullo in its Chart.yaml"}},
+		"another chart's version":  {manifest: fromRepository, files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: hello\nversion: 1.2.4\n"}, line: 1, want: []string{"has version 1.2.4 in its Chart.yaml"}},
 	}
 	w := chartWorld(t, nil)
 	for name, test := range tests {

@@ -110,7 +110,7 @@ func TestPolicyDecidesOverSignedImages(t *testing.T) {
 	}
 }
 
-// TestChangedPolicyIsCheckedAgain has a package that is up to date: another key in the policy must not leave it so.
+// TestChangedPolicyIsCheckedAgain uses a package that is up to date: another key in the policy must not leave it so.
 func TestChangedPolicyIsCheckedAgain(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	key := cosigned.New(t)
@@ -230,7 +230,7 @@ func bundled(t *testing.T, packed string) *bundle.Archive {
 	return a
 }
 
-// TestBaseImagesAreNamedThatPolicyWouldDemand has a base image that nobody signed. Its package does not carry it, so nothing verifies it.
+// TestBaseImagesAreNamedThatPolicyWouldDemand uses a base image that nobody signed. Its package does not carry it, so nothing verifies it.
 func TestBaseImagesAreNamedThatPolicyWouldDemand(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "base:9", layer(1, 1000))

@@ -28,7 +28,7 @@ func (c *countedTags) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestTagsAreListedPageByPage has more tags in distribution's registry than one answer has.
+// TestTagsAreListedPageByPage uses more tags in distribution's registry than one answer has.
 func TestTagsAreListedPageByPage(t *testing.T) {
 	const tags = 1100
 	host := realregistry.Start(t)

@@ -129,7 +129,7 @@ func rootFS(t *testing.T, img v1.Image) v1.RootFS {
 	return config.RootFS
 }
 
-// layer is a layer of size bytes, the same for the same seed. It has no more of gzip than how it starts.
+// layer is a layer of size bytes, the same for the same seed. Of gzip, it has only the first bytes.
 func layer(seed byte, size int) v1.Layer {
 	data := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)

@@ -3,7 +3,6 @@ package bundle
 import (
 	"archive/tar"
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -339,18 +338,6 @@ func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
 	}
 	defer r.Close()
 	return io.ReadAll(r)
-}
-
-// ReadJSON decodes one small file of at most limit bytes, after it has verified it.
-func (a *Archive) ReadJSON(name string, limit int64, into any) error {
-	data, err := a.ReadFile(name, limit)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // Below lists the entries below a folder, at any depth, in the order of the archive.

@@ -98,7 +98,7 @@ func (a *Archive) open(e Entry, ahead int64) (content, error) {
 	return framed(e, a.member(e, ahead)), nil
 }
 
-// bare is a content without a member around it.
+// bare is content without the frame of a gzip member.
 type bare struct{ io.ReadCloser }
 
 func (bare) finish() error { return nil }

@@ -31,7 +31,7 @@ const (
 	KindBundle  Kind = "bundle"
 )
 
-// Encoding is how an entry's content is stored in its gzip member.
+// Encoding is the encoding of an entry's content in its gzip member.
 type Encoding string
 
 // The encodings of an entry.

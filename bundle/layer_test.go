@@ -178,7 +178,7 @@ func TestDamagedLeanLayersAreNamed(t *testing.T) {
 	}
 }
 
-func TestLayerThatUnpacksToAnotherIsNamed(t *testing.T) {
+func TestLayerWithWrongContentIsNamed(t *testing.T) {
 	for name, change := range map[string]func(*bundle.Layer){
 		"other content": func(l *bundle.Layer) { l.DiffID = digestOf(nil) },
 		"longer":        func(l *bundle.Layer) { l.Size-- },

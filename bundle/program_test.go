@@ -6,7 +6,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-func TestProgramsOfSeveralPlatformsAreApart(t *testing.T) {
+func TestProgramsOfSeveralPlatformsAreSeparate(t *testing.T) {
 	for name, want := range map[string]string{bundle.BinaryName: "bin/linux-arm64/sealift", bundle.PreflightName: "bin/linux-arm64/sealift-preflight"} {
 		at := bundle.ProgramPath(name, "linux/arm64")
 		if at != want || !bundle.IsProgram(name, at) || !bundle.IsProgram(name, name) {

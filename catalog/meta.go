@@ -123,7 +123,7 @@ func (t OptionType) holds(v any) bool {
 // plainNumber matches what fromWord takes for a number.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 
-// fromWord converts a word of a command line to the type. The items of a list stand between commas, and are text. A word that cannot be
+// fromWord converts a word of a command line to the type. The items of a list are text, separated by commas. A word that cannot be
 // converted stays text.
 func (t OptionType) fromWord(word string) any {
 	switch t {

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/catalog"
 )
 
-// undeclared makes add-ons without an addon.yaml, as kURL's are.
+// undeclared makes add-ons without an addon.yaml, like kURL's.
 func undeclared(names ...string) []catalog.Meta {
 	var all []catalog.Meta
 	for _, name := range names {

@@ -120,7 +120,7 @@ func (u *upgrade) remove(key, why string) (removed spec.AddOn) {
 	return removed
 }
 
-// add puts an add-on in, at its newest version.
+// add adds an add-on to the Installer, at its newest version.
 func (u *upgrade) add(key, why string, options spec.Options, pos diag.Pos) {
 	a := spec.AddOn{Name: spec.AddOnName(key), Key: key, Version: Latest, Options: options, Pos: pos}
 	if have := u.have[a.Name]; len(have) > 0 {
@@ -241,7 +241,7 @@ func (u *upgrade) raise(key string) {
 	}
 }
 
-// why is the reason why an add-on cannot keep its version.
+// why returns the reason why an add-on cannot keep its version.
 func (u *upgrade) why(a spec.AddOn) string {
 	if r, refused := u.refused(a, u.effective(a)); refused {
 		return r.why

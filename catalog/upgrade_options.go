@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// drop takes an option out of an add-on.
+// drop removes an option of an add-on.
 func (u *upgrade) drop(a *spec.AddOn, option, why string) {
 	if value, set := a.Options[option]; set {
 		delete(a.Options, option)

@@ -217,7 +217,7 @@ func pruneRules(e Entry) []kube.Match {
 	}
 	rules := make([]kube.Match, len(kinds))
 	for i, k := range kinds {
-		rules[i] = kube.Match{Group: k.Group, Kind: k.Kind, Namespaces: k.Namespaces, LabelSelector: k.LabelSelector, FieldSelector: k.FieldSelector}
+		rules[i] = kube.Match(k)
 	}
 	return rules
 }

@@ -78,7 +78,7 @@ spec:
 		{"invalid YAML", "kind: Addons\nspec: [", nil, "error parsing addons or manifest"},
 		{"invalid YAML in a later document of a manifest", plain + "---\na: b: c\n", nil, "error parsing addons or manifest"},
 		{"no mapping", "just words\n", nil, "error parsing addons or manifest"},
-		{"entries that are no list", "kind: Addons\nspec: {addons: {a: b}}\n", nil, "error parsing addons or manifest"},
+		{"entries that are not a list", "kind: Addons\nspec: {addons: {a: b}}\n", nil, "error parsing addons or manifest"},
 		{"binary", "\x00\x01", nil, "error parsing addons or manifest"},
 		{"a missing manifest", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{version: 1.0.0}]}\n", nil, `addon "x": spec.manifest: Required value`},
 		{"a version that is none", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{version: 1.0.0, manifest: a}, {name: y, version: 1.0-kops, manifest: a}]}\n", nil, `addon "y" has unparseable version "1.0-kops": `},

@@ -148,7 +148,7 @@ func (f *kustomizationFetch) folder(ctx context.Context, at *url.URL) error {
 		if path.IsAbs(name) || strings.Contains(name, "://") || strings.HasPrefix(name, "git@") {
 			return fmt.Errorf("%s: %q is not beside the kustomization, and nothing else is fetched", redacted(file), name)
 		}
-		// A path without an extension is a folder: a server need not be asked for what it lacks.
+		// A path without an extension is a folder, which saves a request.
 		next := at.JoinPath(name)
 		if path.Ext(strings.Trim(name, "./")) == "" {
 			err = f.folder(ctx, next)

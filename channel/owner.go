@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// ownership is how a channel holds the add-on of an entry. What a user edits stays until the entry changes.
+// ownership returns the ownership by which a channel manages the add-on of an entry. What a user edits stays until the entry changes.
 func ownership(e Entry) addon.Ownership {
 	return addon.Ownership{Owner: addon.Channel(e.Namespace, e.Name), Policy: addon.OnChange, Set: setOf(e).String()}
 }

@@ -43,7 +43,7 @@ type addOn struct {
 	Decision
 	place   int                          // in the plan
 	objs    []*unstructured.Unstructured // nil until they are read
-	names   map[kube.Ref]bool            // what its manifest names; nil until that is asked for
+	names   map[kube.Ref]bool            // the objects of its manifest; nil until first used
 	applied bool                         // and recorded
 	keyed   bool                         // its keys exist
 	err     error                        // of the last try

@@ -2,7 +2,7 @@ package channel
 
 import "fmt"
 
-// Action is a plan's action for an add-on.
+// Action is the planned action for an add-on.
 type Action string
 
 // The actions. Issue makes the keys of an add-on that is otherwise up to date. Adopt takes over the installer's add-on, and

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/controlplane"
 )
 
-// TestReaderOfNamespacesSeesRecordsAndPlans has a user who may read only namespaces, as with kOps's own tool.
+// TestReaderOfNamespacesSeesRecordsAndPlans uses a user who may read only namespaces, as with kOps's own tool.
 func TestReaderOfNamespacesSeesRecordsAndPlans(t *testing.T) {
 	t.Parallel()
 	cfg := controlplane.ForTest(t)

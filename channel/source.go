@@ -198,20 +198,14 @@ func (s Source) opener(at *url.URL) (store.Opener, error) {
 // the server asks for, up to transfer.MaxPause.
 func (s Source) readHTTP(ctx context.Context, at *url.URL) (data []byte, err error) {
 	first := 2 * cmp.Or(s.Pause, fetchPause) // the pause is half of its bound on average
-	pauses := poll.Backoff{First: first, Longest: first << fetchTries}
-	tries := 0
-	err = pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
-		asking, asked := transfer.WithPause(ctx)
-		var status int
-		data, status, err = s.getHTTP(asking, at)
-		retryable := status == http.StatusNotFound || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
-		if err == nil || !retryable {
-			return err == nil, err
-		}
-		if tries++; tries == fetchTries {
-			return false, fmt.Errorf("%w (tried %d times)", err, fetchTries)
-		}
-		return false, poll.NotBefore(asked.AtLeast(0), err)
+	var status int
+	retryable := func(error) bool {
+		return status == http.StatusNotFound || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	}
+	retry := transfer.Retry{First: first, Longest: first << fetchTries, Attempts: fetchTries, Transient: retryable}
+	err = retry.Do(ctx, func(ctx context.Context) error {
+		data, status, err = s.getHTTP(ctx, at)
+		return err
 	})
 	return data, err
 }
@@ -243,7 +237,7 @@ func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status i
 	return data, resp.StatusCode, err
 }
 
-// checkRedirect ends a walk that goes in a circle, or on and on.
+// checkRedirect stops redirect loops and long chains of redirects.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	for _, before := range via {
 		if before.URL.String() == req.URL.String() {

@@ -67,7 +67,7 @@ func TestHTTPReadsAreRetried(t *testing.T) {
 	})
 }
 
-// TestRetryWaitsAsLongAsServerAsks has a server that asks for a second, and one that asks for an hour.
+// TestRetryWaitsAsLongAsServerAsks uses a server that asks for a second, and one that asks for an hour.
 func TestRetryWaitsAsLongAsServerAsks(t *testing.T) {
 	var asked atomic.Int64
 	after := "1"

@@ -35,7 +35,7 @@ type Rendered struct {
 	Skipped []Object
 	// Values are all values that the chart was rendered with, including those of dependencies that they disable.
 	Values map[string]any
-	// Lookups are the templates that ask the cluster. While a chart is rendered there is none, and they get no answer.
+	// Lookups are the templates that query the cluster. Rendering has no cluster, so their queries find nothing.
 	Lookups []string
 }
 

@@ -57,7 +57,7 @@ metadata: {name: labelled, namespace: default}
 	}
 }
 
-// TestSurveyListsPermittedNamespaces has a user with rights in one namespace. It lists a kind there, once, and reads no single
+// TestSurveyListsPermittedNamespaces uses a user with rights in one namespace. It lists a kind there, once, and reads no single
 // object.
 func TestSurveyListsPermittedNamespaces(t *testing.T) {
 	c := newCluster(t)

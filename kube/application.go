@@ -24,7 +24,7 @@ type application struct {
 	sharedWith string // the set that the object is a member of, when it is not this one
 	leftTo     string // the set that keeps the object, if this one yields
 	looked     bool
-	absent     bool // the object was not there when first looked for
+	absent     bool // the object did not exist at the first look
 	lost       bool // it is unknown whether an attempt to create it succeeded
 	entry      Entry
 }

@@ -19,7 +19,7 @@ const DefaultApplyTimeout = 2 * time.Minute
 // ApplyOptions limit Apply and Diff. The zero value takes no field from a foreign manager, deletes only objects that left the
 // set if they can be recreated, and ends after DefaultApplyTimeout.
 type ApplyOptions struct {
-	// Force takes fields over from whichever manager holds them.
+	// Force takes fields over from any manager.
 	Force bool
 	// Recreate recreates objects whose immutable fields have changed, such as the template of a Job. It never recreates
 	// namespaces, definitions and volume claims.

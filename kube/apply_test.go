@@ -156,7 +156,7 @@ func TestApplyNamesFieldAndManagerOfConflict(t *testing.T) {
 	result, err := c.Apply(t.Context(), c.set, c.objects(webDeployment, configMapOf("a", "1")), kube.ApplyOptions{})
 	var conflict *kube.ConflictError
 	if !errors.As(err, &conflict) {
-		t.Fatalf("error %v is no conflict", err)
+		t.Fatalf("error %v is not a conflict", err)
 	}
 	if diff := cmp.Diff([]kube.Conflict{{Field: ".spec.replicas", Manager: "autoscaler"}}, conflict.Conflicts); diff != "" {
 		t.Error(diff)
@@ -287,7 +287,7 @@ func TestFailedApplyReportsAllFailuresAndPrunesNothing(t *testing.T) {
 	}
 }
 
-func TestApplyRecreatesOnlyWhenTold(t *testing.T) {
+func TestApplyRecreatesOnlyOnRequest(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, migrateJob)
 	changed := strings.Replace(migrateJob, "migrate:1", "migrate:2", 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestOnlyOwnRefusesForeignObjects has an object of each kind of owner. Neither Diff nor Apply touches any of them, and both name all owners.
+// TestOnlyOwnRefusesForeignObjects uses an object of each kind of owner. Neither Diff nor Apply touches any of them, and both name all owners.
 func TestOnlyOwnRefusesForeignObjects(t *testing.T) {
 	c := newCluster(t)
 	c.create(configMapOf("by-client", "1"))

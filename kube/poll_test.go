@@ -19,8 +19,8 @@ import (
 
 var nodeResource = schema.GroupResource{Resource: "nodes"}
 
-// TestPollEndsWithErrorsThatDoNotPass returns the same error on each attempt, with a total of ten minutes.
-func TestPollEndsWithErrorsThatDoNotPass(t *testing.T) {
+// TestPollEndsWithPermanentErrors returns the same error on each attempt, with a total of ten minutes.
+func TestPollEndsWithPermanentErrors(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error
 		ends time.Duration
@@ -56,7 +56,7 @@ func TestPollEndsWithErrorsThatDoNotPass(t *testing.T) {
 	}
 }
 
-func TestPollForgetsRefusalsThatEnded(t *testing.T) {
+func TestPollForgetsEndedRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		err := kube.Poll(t.Context(), time.Minute, func(context.Context) error {

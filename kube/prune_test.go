@@ -35,7 +35,7 @@ func TestPruneLeavesForeignObjects(t *testing.T) {
 	}
 }
 
-func TestPruneKeepsDataUntilTold(t *testing.T) {
+func TestPruneKeepsDataByDefault(t *testing.T) {
 	c := newCluster(t)
 	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: NS-extra}"
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), claim, namespace)
@@ -85,7 +85,7 @@ func TestDeleteRemovesSetAndItsRecord(t *testing.T) {
 	}
 }
 
-func TestDeleteKeepsDataAndItsRecordUntilTold(t *testing.T) {
+func TestDeleteKeepsDataAndItsRecordByDefault(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), claim)
 	// No controller removes the finalizer when the claim is deleted.

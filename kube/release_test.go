@@ -70,9 +70,9 @@ webhooks:
 `
 }
 
-// TestAddedFieldsGoWithTheirObject has a controller that applies the CA of a webhook and nothing else, and a program that applies the same
+// TestAddedFieldsEndWithTheirObject uses a controller that applies the CA of a webhook and nothing else, and a program that applies the same
 // webhook as the set.
-func TestAddedFieldsGoWithTheirObject(t *testing.T) {
+func TestAddedFieldsEndWithTheirObject(t *testing.T) {
 	c := newCluster(t)
 	c.apply(kube.ApplyOptions{}, webhookOf("injected"), webhookOf("shared"))
 	const hooks = "admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

@@ -46,7 +46,7 @@ type Result struct {
 	Entries []Entry `json:"objects"`
 }
 
-// Count is how many objects an action was done to.
+// Count returns the number of objects with an action.
 func (r Result) Count(a Action) int {
 	n := 0
 	for _, entry := range r.Entries {

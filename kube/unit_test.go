@@ -137,7 +137,7 @@ func TestMergeManagersTakesFieldsOfPeopleOnly(t *testing.T) {
 	}
 }
 
-// When an object is held, it has every leaf that was asked for.
+// When an object is held, it has every requested leaf.
 func FuzzHeld(f *testing.F) {
 	f.Add(`{"f:data":{"f:a":{}}}`, `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":"2"}}`)
 	f.Add(`{"f:l":{"k:{\"n\":\"x\"}":{".":{},"f:n":{},"f:v":{}}}}`, `{"l":[{"n":"x","v":1}]}`, `{"l":[{"n":"w"},{"n":"x","v":1}]}`)

@@ -99,7 +99,7 @@ func (d Chart) checkRepository(c *checker) {
 	case err != nil:
 		c.Errorf(pos, "", "bad URL: %v", err)
 	case u.Scheme != "https" && u.Scheme != "http":
-		c.Errorf(pos, "use oci:// for a registry, https:// for a repository with an index.yaml", "%q is no chart repository", d.Repository)
+		c.Errorf(pos, "use oci:// for a registry, https:// for a repository with an index.yaml", "%q is not a chart repository", d.Repository)
 	case u.Host == "":
 		c.Errorf(pos, "write https://host/path", "URL %q names no host", d.Repository)
 	case u.User != nil:

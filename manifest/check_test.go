@@ -54,8 +54,8 @@ func TestLintFinds(t *testing.T) {
 		"a pinned package":                   {"apt fio=3.33-3", `m:1:5: error: bad package name "fio=3.33-3" (write "fio"; versions are chosen when the Manifest is resolved)`},
 		"a package that is an option":        {"yum --nogpgcheck", `m:1:5: error: bad package name "--nogpgcheck" (give the package's bare name)`},
 		"a package twice":                    {"apt a0\nyum a0\napt a0", `m:3:5: warning: apt package "a0" is already on line 1 (remove this line)`},
-		"a target that is no folder":         {"dockerout ../x D 1", `m:1:11: error: bad target "../x" (name an operating system, such as rhel-9)`},
-		"a target that is no operating system": {"dockerout output D 1",
+		"a target that is not a folder":      {"dockerout ../x D 1", `m:1:11: error: bad target "../x" (name an operating system, such as rhel-9)`},
+		"a target that is not an operating system": {"dockerout output D 1",
 			`m:1:11: warning: no host looks for its packages in "output" (name an operating system, such as rhel-9)`},
 		"a Dockerfile outside":   {"dockerout rhel-9 a/../../D 1", `m:1:18: error: Dockerfile "a/../../D" is outside the repository (give a path from the root of the repository)`},
 		"an absolute Dockerfile": {"dockerout rhel-9 /D 1", `m:1:18: error: Dockerfile "/D" is outside the repository (give a path from the root of the repository)`},
@@ -67,7 +67,7 @@ func TestLintFinds(t *testing.T) {
 		"a range":                {"chart a oci://h.example.com/a ^1.2", `m:1:31: error: bad chart version "^1.2" (name one version, such as 1.2.3; a range is another chart tomorrow)`},
 		"a chart with a tag":     {"chart a oci://h.example.com/a:1 1", `m:1:9: error: bad chart reference "oci://h.example.com/a:1" (write oci://registry/path/of/the/chart; the version is the next word)`},
 		"a chart of a folder": {"chart a ../charts/a 1",
-			`m:1:9: error: "../charts/a" is no chart repository (use oci:// for a registry, https:// for a repository with an index.yaml)`},
+			`m:1:9: error: "../charts/a" is not a chart repository (use oci:// for a registry, https:// for a repository with an index.yaml)`},
 		"a chart with a password": {"chart a https://u:p@h.example.com/ 1",
 			`m:1:9: error: URL of h.example.com has credentials, and a Manifest is in its package for all to read (log in with docker login, or give them to a mirror in sealift.yaml)`},
 		"a chart without TLS":  {"chart a http://h.example.com/ 1", `m:1:9: warning: anyone on the way can change what h.example.com sends (use https)`},
@@ -111,7 +111,7 @@ func TestLoadRefusesErrorsAndLetsWarningsPass(t *testing.T) {
 		t.Errorf("got %v, want an error of meaning and one of words", err)
 	}
 	if _, err := manifest.Load(filepath.Join(dir, "gone")); err == nil {
-		t.Error("a missing file is no error")
+		t.Error("a missing file is not an error")
 	}
 }
 

@@ -142,7 +142,7 @@ func debugConfig(mux *routes, level *slog.LevelVar) {
 			return
 		}
 		if err := level.UnmarshalText([]byte(value)); err != nil {
-			http.Error(w, fmt.Sprintf("%s %q is none of debug, info, warn and error", levelName, value), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("%s %q is not one of debug, info, warn and error", levelName, value), http.StatusBadRequest)
 		}
 	})
 }

@@ -41,7 +41,7 @@ const (
 	ControlPlane Role = "control plane"
 )
 
-// Handling is how a check reports an active firewall, or SELinux in enforcing mode.
+// Handling selects how a check reports an active firewall, or SELinux in enforcing mode.
 type Handling string
 
 // The ways of handling. HandlingWarn is the default. HandlingDone means that the install, or the Installer's author, takes

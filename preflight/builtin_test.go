@@ -101,7 +101,7 @@ func TestBuiltin(t *testing.T) {
 		"an operating system of the bundle": {nil, []preflight.Result{pass("operating system", "debian-12")}},
 		"an operating system without packages": {func(h *preflight.Host, _ *preflight.Needs) { h.Target = "rhel-9" },
 			[]preflight.Result{fail("operating system", "the bundle has no host packages for rhel-9, only for debian-12, debian-13", "build the packages with --target rhel-9")}},
-		"an operating system that is no target": {func(h *preflight.Host, _ *preflight.Needs) { h.Target = "linuxmint-22" },
+		"an operating system that is not a target": {func(h *preflight.Host, _ *preflight.Needs) { h.Target = "linuxmint-22" },
 			[]preflight.Result{fail("operating system", "the bundle has no host packages for linuxmint-22, only for debian-12, debian-13",
 				"Sealift has no target linuxmint-22: use one of these hosts, or define the target in sealift.yaml and build the packages with it")}},
 		"a bundle without host packages": {func(h *preflight.Host, n *preflight.Needs) { h.Target, n.Targets = "rhel-9", nil },

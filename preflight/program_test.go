@@ -141,7 +141,7 @@ func TestMisbehavingProgramIsReported(t *testing.T) {
 		"it hangs, and so does what it has started": {"sleep 100000 & sleep 100000", func(p *preflight.Program) { p.Time = 200 * time.Millisecond }, "took more than 200ms"},
 		"it fails":                        {"echo because >&2; exit 4", nil, "exit status 4: because"},
 		"it grows":                        {"cat >/dev/null; x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}", func(p *preflight.Program) { p.Memory = 64 << 20 }, ""},
-		"it prints what is no report":     {"echo hello", nil, "printed no report"},
+		"it prints what is not a report":  {"echo hello", nil, "printed no report"},
 		"it gives an answer that is none": {`echo '{"results":[{"check":"x","status":"perhaps"}]}'`, nil, `the status "perhaps"`},
 		"it prints without end":           {"yes", nil, ""},
 		"it is not there":                 {"", func(p *preflight.Program) { p.Path = "/no/such/program" }, "start /no/such/program"},

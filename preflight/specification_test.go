@@ -50,7 +50,7 @@ func TestSpecificationTemplatesAreRendered(t *testing.T) {
 		"an option that is not set":             {`{a: {{kurl and .Installer.Spec.Longhorn.Version .Installer.Spec.Longhorn.UIBindPort | not }}}`, join, `{a: true}`},
 		"names that kURL's types capitalise":    {`{a: "{{kurl with .Installer.Spec.Contour}}{{kurl .HTTPPort}} {{kurl .HTTPSPort}} {{kurl .TLSMinimumProtocolVersion}} {{kurl .S3Override}}{{kurl end}}"}`, join, `{a: "80 443 1.3 "}`},
 		"an add-on that is not in the spec":     {`{a: "{{kurl .Installer.Spec.Prometheus.Version }}"}`, join, `{a: ""}`},
-		"branches that are no YAML before": {"\n    a:\n    {{kurl if .Installer.Spec.Rook.BlockDeviceFilter }}\n    - {{kurl .Installer.Spec.Rook.BlockDeviceFilter }}\n    {{kurl else}}\n    - .*\n    {{kurl end}}", join,
+		"branches that are not YAML before": {"\n    a:\n    {{kurl if .Installer.Spec.Rook.BlockDeviceFilter }}\n    - {{kurl .Installer.Spec.Rook.BlockDeviceFilter }}\n    {{kurl else}}\n    - .*\n    {{kurl end}}", join,
 			`{a: ["sd[b-z]"]}`},
 		"a loop over other nodes": {"\n    a:\n    {{kurl- range .RemoteHosts}}\n    - address: '{{kurl . }}:6783'\n    {{kurl- end}}", join,
 			`{a: [{address: "10.0.0.1:6783"}, {address: "10.0.0.2:6783"}]}`},

@@ -21,7 +21,7 @@ func wantedSysctls() []string {
 	}
 }
 
-// Sysctl is a setting of the kernel that pods cannot live with.
+// Sysctl is a setting of the kernel that breaks pods.
 type Sysctl struct {
 	Name string // such as net.ipv4.ip_forward
 	Is   string

@@ -58,7 +58,7 @@ func pull(ctx context.Context, host, repository, tag, dir string) (ocispec.Descr
 	return d, errors.Join(err, to.Close())
 }
 
-// TestORASPullsPushedFiles has a version with a plus.
+// TestORASPullsPushedFiles uses a version with a plus.
 func TestORASPullsPushedFiles(t *testing.T) {
 	host := realregistry.Start(t)
 	a := withFiles(t, "1.2.3+build")
@@ -95,7 +95,7 @@ func TestORASPullsPushedFiles(t *testing.T) {
 	}
 }
 
-// TestInterruptedPushOfFilesIsContinued has a registry that dies after the first file.
+// TestInterruptedPushOfFilesIsContinued uses a registry that dies after the first file.
 func TestInterruptedPushOfFilesIsContinued(t *testing.T) {
 	s, a := newSite(t), withFiles(t, "1.0")
 	var puts atomic.Int64

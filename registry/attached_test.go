@@ -190,7 +190,7 @@ func TestAttachmentsAreListedByEveryRegistry(t *testing.T) {
 	}
 }
 
-// TestUnlistedAttachmentsAreListed has a registry that dies between the upload of a signature and of the list that names it.
+// TestUnlistedAttachmentsAreListed uses a registry that dies between the upload of a signature and of the list that names it.
 func TestUnlistedAttachmentsAreListed(t *testing.T) {
 	s, images := newSite(t), several(t)
 	all := attachments(t, images["registry.k8s.io/other:v2"])

@@ -30,7 +30,7 @@ func withChart(t *testing.T, name string, content []byte) *bundle.Archive {
 	return a
 }
 
-// TestHelmPullsPushedCharts has a version with a plus, which Helm writes as an underscore in tags.
+// TestHelmPullsPushedCharts uses a version with a plus, which Helm writes as an underscore in tags.
 func TestHelmPullsPushedCharts(t *testing.T) {
 	chart := fixture.ChartArchive(t, "hello", fixture.HelloChart(map[string]string{"Chart.yaml": "apiVersion: v2\nname: hello\nversion: 1.2.3+build\n"}))
 	host := realregistry.Start(t)

@@ -34,7 +34,7 @@ func TestRefusedMountsAreSent(t *testing.T) {
 	}
 }
 
-// TestBrokenConnectionsAreRetried has a registry whose connections break in the middle of uploads, and before answers.
+// TestBrokenConnectionsAreRetried uses a registry whose connections break in the middle of uploads, and before answers.
 func TestBrokenConnectionsAreRetried(t *testing.T) {
 	s, images := newSite(t), several(t)
 	var uploads, broken atomic.Int64

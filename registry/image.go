@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
-// image is one of the bundle's images, or something else that is pushed like one.
+// image is an image of the bundle, or another artifact to push.
 type image struct {
 	kind            string
 	ref, repository string // as upstream names it, and its repository there

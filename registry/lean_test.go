@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/registry"
 )
 
-// TestLeanLayersAreRefused has a package with a layer that was compressed again: no registry takes it under its manifest's digest.
+// TestLeanLayersAreRefused uses a package with a layer that was compressed again: no registry takes it under its manifest's digest.
 func TestLeanLayersAreRefused(t *testing.T) {
 	own := layer(t, 1)
 	whole := content(t, map[string]v1.ImageIndex{"registry.k8s.io/app:v1": index(platformImage(t, "amd64", own))})

@@ -34,7 +34,7 @@ const (
 	KindFiles      = "files"      // assets of a package
 )
 
-// Kinds are what Options.Only may name. Attachments go with images.
+// Kinds are the values of Options.Only. Attachments go with images.
 func Kinds() []string { return []string{KindImage, KindChart, KindPackages, KindFiles} }
 
 // Image is one image of a plan or a result, or something else that is pushed.
@@ -50,11 +50,11 @@ type Image struct {
 	Subject string `json:"subject,omitempty"`
 }
 
-// Summary is a plan, or what came of it.
+// Summary is a plan, or its result.
 type Summary struct {
 	Target string  `json:"target"`
 	Images []Image `json:"images"`
-	// Pruned are what earlier pushes have brought and the archive does not have: in a plan Stale, and later Removed or Kept.
+	// Pruned are the images of earlier pushes that the archive lacks: in a plan Stale, and later Removed or Kept.
 	Pruned []Image `json:"pruned,omitempty"`
 	// Bytes of blobs, each counted once: all, those to send or sent, and those that the registry copies between its repositories.
 	Total   int64 `json:"total"`

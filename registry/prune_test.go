@@ -175,7 +175,7 @@ func TestPruneTakesAttachments(t *testing.T) {
 	s.checkAll(t, images)
 }
 
-// TestInterruptedPushIsRecorded has a registry that fails after the first image: what has arrived can be pruned.
+// TestInterruptedPushIsRecorded uses a registry that fails after the first image: what has arrived can be pruned.
 func TestInterruptedPushIsRecorded(t *testing.T) {
 	s, images := newSite(t), several(t)
 	var tags atomic.Int64
@@ -226,7 +226,7 @@ func TestUnusableRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestDeletingIsRefused has a registry that deletes nothing.
+// TestDeletingIsRefused uses a registry that deletes nothing.
 func TestDeletingIsRefused(t *testing.T) {
 	s := faultyregistry.New(t, ggcr.WithReferrersSupport(true))
 	o := recorded(t, s.Host)

@@ -22,7 +22,6 @@ import (
 
 	"github.com/sealift/sealift/internal/ociurl"
 	"github.com/sealift/sealift/internal/outage"
-	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -147,20 +146,7 @@ func (o Options) repository(client *auth.Client, path string) (*remote.Repositor
 
 // retry repeats f while the registry is unreachable, overloaded or broken, with the pauses that it asks for, until Patience is over.
 func (o Options) retry(ctx context.Context, f func(context.Context) error) error {
-	begin, n := time.Now(), 0
-	pauses := poll.Backoff{First: 2 * o.Pause, Longest: 10 * time.Second}
-	return pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
-		asking, asked := transfer.WithPause(ctx)
-		err := f(asking)
-		n++
-		switch {
-		case err == nil || ctx.Err() != nil || !transient(err):
-			return err == nil, err
-		case time.Since(begin) > o.Patience:
-			return false, fmt.Errorf("%w (tried %d times)", err, n)
-		}
-		return false, poll.NotBefore(asked.AtLeast(0), err)
-	})
+	return transfer.Retry{First: 2 * o.Pause, Longest: 10 * time.Second, Within: o.Patience, Transient: transient}.Do(ctx, f)
 }
 
 // errStalled reports an upload without progress.

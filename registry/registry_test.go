@@ -235,7 +235,7 @@ func TestSecondPushSendsNothing(t *testing.T) {
 	}
 }
 
-// TestInterruptedPushIsContinued has a registry that dies half-way.
+// TestInterruptedPushIsContinued uses a registry that dies half-way.
 func TestInterruptedPushIsContinued(t *testing.T) {
 	s, images := newSite(t), several(t)
 	a := content(t, images)
@@ -294,7 +294,7 @@ func TestOverloadedRegistryIsRetried(t *testing.T) {
 	s.checkAll(t, images)
 }
 
-// TestIndexWithAbsentPlatformsIsReduced has a registry that takes an index only with all of its manifests, as distribution does.
+// TestIndexWithAbsentPlatformsIsReduced uses a registry that takes an index only with all of its manifests, as distribution does.
 func TestIndexWithAbsentPlatformsIsReduced(t *testing.T) {
 	amd, arm, other := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "arm64", layer(t, 2)), platformImage(t, "s390x", layer(t, 3))
 	full, err := other.Digest()

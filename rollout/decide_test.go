@@ -227,7 +227,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestOrderGoesBeforeName(t *testing.T) {
+func TestOrderPrecedesName(t *testing.T) {
 	targets := []rollout.Target{
 		{Name: "a", Status: rollout.Waiting, Order: 1},
 		{Name: "z", Status: rollout.Waiting},

@@ -77,7 +77,7 @@ type Target struct {
 	Name string
 	// Wave is the index of the target's wave.
 	Wave int
-	// Order sorts targets of a wave before their names do. Lower ones start first.
+	// Order sorts the targets of a wave; names sort those of equal order. Lower ones start first.
 	Order int
 	// Status is the observed status. Use any status but Soaking.
 	Status Status

@@ -34,7 +34,7 @@ type document struct {
 }
 
 // sentDocument returns the document of an Installer that a client sent. It refuses add-ons that cannot work together before
-// the store is asked for them.
+// the store gets a request for them.
 func sentDocument(name string, i *spec.Installer) (*document, error) {
 	if err := diag.Err(catalog.Check(i, nil)); err != nil {
 		return nil, err

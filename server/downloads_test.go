@@ -321,8 +321,8 @@ func TestFolderAndBucketServeSameBundle(t *testing.T) {
 	}
 }
 
-// TestOnlyServedBundlesAreRemembered since those that are only looked at may be as many as there are people who try.
-func TestOnlyServedBundlesAreRemembered(t *testing.T) {
+// TestOnlyServedBundlesAreCached since those that are only looked at may be as many as there are people who try.
+func TestOnlyServedBundlesAreCached(t *testing.T) {
 	s := filled(t)
 	front := serve(t, s, nil)
 	id := post(t, front.URL, installer(both))

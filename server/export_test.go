@@ -28,7 +28,7 @@ func (t Turns) Take(ctx context.Context, client string, size int64) (done func()
 	return t.take(ctx, client, size)
 }
 
-// Waiting is how many wait.
+// Waiting returns the number of waiting requests.
 func (t Turns) Waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

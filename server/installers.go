@@ -77,7 +77,7 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return s.tellCreated(w, r, status, id, d.parsed)
+	return s.respondCreated(w, r, status, id, d.parsed)
 }
 
 // keep stores an Installer under an id that is computed from it, unless it is stored already.
@@ -149,11 +149,11 @@ func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.options.Packages.Store.Put(r.Context(), installerKey(name), store.Bytes(text)); err != nil {
 		return err
 	}
-	return s.tellCreated(w, r, http.StatusOK, name, d.parsed)
+	return s.respondCreated(w, r, http.StatusOK, name, d.parsed)
 }
 
-// tellCreated answers with the URL of an Installer, as kURL does, or with JSON.
-func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int, id string, i *spec.Installer) error {
+// respondCreated answers with the URL of an Installer, as kURL does, or with JSON.
+func (s *Server) respondCreated(w http.ResponseWriter, r *http.Request, status int, id string, i *spec.Installer) error {
 	base, err := s.baseURL(r)
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ func TestPatchesAreServed(t *testing.T) {
 	}
 }
 
-// TestBundleWithoutEarlierPackagesHasNoPatches has a store from which the earlier version was removed.
+// TestBundleWithoutEarlierPackagesHasNoPatches uses a store from which the earlier version was removed.
 func TestBundleWithoutEarlierPackagesHasNoPatches(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -122,8 +122,8 @@ func TestUnusedInstallersExpire(t *testing.T) {
 	}
 }
 
-// TestClockThatJumpsRemovesNoInstaller sets the clock of a server ahead and back, and has it switched off for long.
-func TestClockThatJumpsRemovesNoInstaller(t *testing.T) {
+// TestClockJumpRemovesNoInstaller sets the clock of a server ahead and back, and has it switched off for long.
+func TestClockJumpRemovesNoInstaller(t *testing.T) {
 	packages := open(t, t.TempDir())
 	fill(t, packages)
 	const expire, day = 90 * 24 * time.Hour, 24 * time.Hour

@@ -12,8 +12,8 @@ import (
 )
 
 // kURL's linter reads GET /installer and, for an Installer with kurl.installerVersion, GET /installer/version/RELEASE. The version after
-// latest is the one that latest stands for.
-func TestVersionsAreListedAsKurlDoes(t *testing.T) {
+// latest is the version that "latest" means.
+func TestVersionsAreListedLikeKurl(t *testing.T) {
 	packages := filled(t)
 	for _, key := range []string{"cert-manager-1.9.1", "cert-manager-1.10.0", "cert-manager-1.11.0-rc.1", "rook-1.0.4", "rook-1.0.4-14.2.21"} {
 		put(t, packages, key+".tar.gz", []byte("not looked into"))

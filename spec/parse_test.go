@@ -117,7 +117,7 @@ func TestParseRefuses(t *testing.T) {
 		"a value that reads version, for a version": {document("  x: {a: version}\n"), `i:4:3: error: x has no version (write x: {version: …}, or remove it)`},
 		"anchors and aliases":                       {document("  a: &x {version: 1}\n  b: *x\n"), "i:4:6: error: anchors and aliases are not read (write the value out)\ni:5:6: error: anchors and aliases are not read (write the value out)"},
 		"a foreign tag":                             {document("  a: {version: !secret x}\n"), `i:4:16: error: unknown tag "!secret" (remove it)`},
-		"a key that is no string":                   {document("  1: {version: x}\n"), `i:4:3: error: a key must be a string (quote it)`},
+		"a key that is not a string":                {document("  1: {version: x}\n"), `i:4:3: error: a key must be a string (quote it)`},
 		"bottomless nesting":                        {document("  a: {version: 1, b: " + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}\n"), `i:4:84: error: nested more than 64 deep`},
 		"a document with too many values":           {"a: [" + strings.Repeat("a,", 20_000) + "a]\n", `i: error: more than 20000 values; a list as long as that belongs into a file of an add-on`},
 		"a document too large":                      {strings.Repeat("#", spec.MaxSize+1), `i: error: larger than 1048576 bytes`},

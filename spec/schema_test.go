@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// schema is the published one, as another reader of JSON schemas understands it.
+// schema is the published schema, compiled by another implementation.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := spec.Schema()

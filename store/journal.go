@@ -37,7 +37,7 @@ func (h journalHead) sameValue(other journalHead) bool {
 	return h == other
 }
 
-// journalPart is any later line.
+// journalPart is one of the other lines: an uploaded part.
 type journalPart struct {
 	Number int32  `json:"number"`
 	ETag   string `json:"etag"`

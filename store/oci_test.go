@@ -93,8 +93,8 @@ func TestRegistrySwapsOnlyWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestRegistryThatFailsIsRetried has a registry that is overloaded, and one whose connection breaks in the middle of a range.
-func TestRegistryThatFailsIsRetried(t *testing.T) {
+// TestFailingRegistryIsRetried uses a registry that is overloaded, and one whose connection breaks in the middle of a range.
+func TestFailingRegistryIsRetried(t *testing.T) {
 	r := faultyregistry.New(t)
 	opener := store.Opener{Write: true, Retry: store.Retry{Wait: time.Millisecond}}
 	s := open(t, opener, "oci://"+r.Host+"/packages")
@@ -142,7 +142,7 @@ func TestRegistryThatFailsIsRetried(t *testing.T) {
 	}
 }
 
-// TestLoginOfRegistry has a registry that wants a token for each scope, and gives it for a name and password.
+// TestLoginOfRegistry uses a registry that wants a token for each scope, and gives it for a name and password.
 func TestLoginOfRegistry(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", dir)
@@ -187,7 +187,7 @@ func TestLoginOfRegistry(t *testing.T) {
 	}
 }
 
-func TestForeignTagsOfRegistryAreNoValues(t *testing.T) {
+func TestForeignRegistryTagsAreNotListed(t *testing.T) {
 	r := faultyregistry.New(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+r.Host+"/v2/packages/manifests/latest", strings.NewReader(`{"schemaVersion":2}`))
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/sealift/sealift/internal/outage"
-	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 )
@@ -44,31 +43,16 @@ func (e *statusError) Error() string {
 // HTTPStatusCode returns the status. The AWS client's errors have the same method.
 func (e *statusError) HTTPStatusCode() int { return e.code }
 
-// do calls f until it succeeds, fails permanently, runs out of attempts or time, or ctx ends. The pauses vary by up
-// to half at random, so that clients that failed together do not return together. They are as long as the server asks for,
-// up to transfer.MaxPause.
+// do calls f until it succeeds, fails permanently, runs out of attempts or time, or ctx ends.
 func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
-	attempts, wait, begin := r.Attempts, r.Wait, time.Now()
+	attempts, wait := r.Attempts, r.Wait
 	if attempts <= 0 && r.Within <= 0 {
 		attempts = 6
 	}
 	if wait <= 0 {
 		wait = 300 * time.Millisecond
 	}
-	pauses := poll.Backoff{First: 2 * wait, Longest: maxWait}
-	n := 0
-	return pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
-		asking, asked := transfer.WithPause(ctx)
-		err := f(asking)
-		n++
-		switch {
-		case err == nil || ctx.Err() != nil || !transient(err):
-			return err == nil, err
-		case n == attempts || r.Within > 0 && time.Since(begin) > r.Within:
-			return false, fmt.Errorf("%w (tried %d times)", err, n)
-		}
-		return false, poll.NotBefore(asked.AtLeast(0), err)
-	})
+	return transfer.Retry{First: 2 * wait, Longest: maxWait, Attempts: attempts, Within: r.Within, Transient: transient}.Do(ctx, f)
 }
 
 // transient reports whether a retry of the same request may succeed: the connection broke or timed out, or the server is

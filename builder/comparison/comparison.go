@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// Difference is what two bundles do not have in common. A list is empty if nothing changed.
+// Difference is the difference of two bundles. A list is empty if nothing changed.
 type Difference struct {
 	Was string `json:"was"` // digest of the index of the earlier bundle
 	Now string `json:"now"`

@@ -85,7 +85,7 @@ func TestSameBundlesDifferInNothing(t *testing.T) {
 	}
 }
 
-// TestPageIsReproducibleAndEscaped has a version as somebody hostile would choose it.
+// TestPageIsReproducibleAndEscaped uses a hostile version string.
 func TestPageIsReproducibleAndEscaped(t *testing.T) {
 	changed := first()
 	changed.ssl = "<script>alert(1)</script>"

@@ -22,7 +22,7 @@
 //	      signedBy: https://dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-9
 //	      signedMetadata: false               # whether the index is also signed
 //	      mirrorList: false                   # whether the URL is a list of mirrors
-//	      architectures: [x86_64]             # default: whichever is asked for
+//	      architectures: [x86_64]             # default: any
 //	signatures:                               # that images must have; see cosign.Policy
 //	  ghcr.io/example:
 //	    keys: [example.pub]

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/trust"
 )
 
-// Engines lists the engines that can be asked for, in the order in which they are looked for.
+// Engines lists the supported engines, in the order in which they are tried.
 func Engines() []string { return []string{"buildah", "podman", "docker", "buildctl"} }
 
 // FindEngine returns the engine with this name or, for an empty name, the first installed one that answers.

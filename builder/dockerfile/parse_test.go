@@ -32,7 +32,7 @@ func TestBasesListsImagesOfDockerfile(t *testing.T) {
 		"defaults inside":                     {"ARG a\nARG b=2\nFROM x:${a:-1}${b:+.5}\n", nil, []string{"x:1.5"}},
 		"an argument made of another":         {"ARG a=1 b=v$a\nFROM x:$b\n", nil, []string{"x:v1"}},
 		"the architecture of the result":      {"FROM x-$TARGETARCH\n", nil, []string{"x-arm64"}},
-		"a platform is no image":              {"FROM --platform=$BUILDPLATFORM x AS y\n", nil, []string{"x"}},
+		"a platform is not an image":          {"FROM --platform=$BUILDPLATFORM x AS y\n", nil, []string{"x"}},
 		"images that files are taken from":    {"FROM a\nCOPY --chown=1 --from=b /x /y\nRUN --mount=type=bind,from=c,target=/c ls\n", nil, []string{"a", "b", "c"}},
 		"but not stages that they come from":  {"FROM a AS one\nFROM scratch\nCOPY --from=one / /\nCOPY --from=0 / /\n", nil, []string{"a"}},
 		"what is in a heredoc is not read":    {"FROM a\nRUN <<EOF\nFROM b\nEOF\nRUN <<-'E' cat <<F\nFROM c\n\tE\nFROM d\nF\nCMD x\n", nil, []string{"a"}},
@@ -69,7 +69,7 @@ func TestDockerfileMistakesNameTheirLine(t *testing.T) {
 		"a stage with an odd name":        {"FROM a AS $b\n", `line 1: "$b" is not the name of a stage`},
 		"a FROM with an option":           {"FROM --pull=always a\n", "line 1: FROM has no option --pull=always"},
 		"a document that does not end":    {"FROM a\nRUN <<EOF\nx\n", "line 2: unterminated heredoc"},
-		"what is no instruction":          {"FROM a\n<html>\n", `line 2: "<html>" is not an instruction`},
+		"what is not an instruction":      {"FROM a\n<html>\n", `line 2: "<html>" is not an instruction`},
 		"an escape character that is not": {"# escape=x\nFROM a\n", "invalid escape token 'x'"},
 	} {
 		t.Run(name, func(t *testing.T) {

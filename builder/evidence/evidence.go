@@ -86,7 +86,7 @@ type Image struct {
 	Unknown  []string `json:"unknown,omitempty"` // why content may be missing
 }
 
-// UnknownFile is a file of a bundle that cannot be looked into.
+// UnknownFile is a file of a bundle that cannot be read.
 type UnknownFile struct {
 	Path    string   `json:"path"`
 	Unknown []string `json:"unknown"`

@@ -3,13 +3,11 @@ package fetch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/sealift/sealift/internal/outage"
-	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -26,8 +24,7 @@ const advance = 1 << 20
 const maxWait = 15 * time.Second
 
 // Do calls f until it succeeds, fails permanently, has been called Attempts times, or ctx ends. Attempts that advance a
-// transfer do not count, so that a large blob arrives even over an unstable connection. A pause lasts as long as the server
-// asks for, up to transfer.MaxPause.
+// transfer do not count.
 func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	attempts, wait := r.Attempts, r.Wait
 	if attempts <= 0 {
@@ -36,26 +33,10 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	if wait <= 0 {
 		wait = 500 * time.Millisecond
 	}
-	pauses := poll.Backoff{First: 2 * wait, Longest: maxWait}
-	n := 0
-	return pauses.Until(ctx, nil, func(ctx context.Context) (bool, error) {
-		for {
-			asking, asked := transfer.WithPause(ctx)
-			err := f(asking)
-			if err == nil || ctx.Err() != nil || !Transient(err) {
-				return err == nil, err
-			}
-			if cut := (*cutError)(nil); errors.As(err, &cut) && cut.gained >= advance {
-				n = 0
-				pauses.Reset()
-				continue
-			}
-			if n++; n == attempts {
-				return false, fmt.Errorf("%w (tried %d times)", err, attempts)
-			}
-			return false, poll.NotBefore(asked.AtLeast(0), err)
-		}
-	})
+	return transfer.Retry{First: 2 * wait, Longest: maxWait, Attempts: attempts, Transient: Transient, Advanced: func(err error) bool {
+		cut, ok := errors.AsType[*cutError](err)
+		return ok && cut.gained >= advance
+	}}.Do(ctx, f)
 }
 
 // Retrying returns a fetcher that retries f after transient failures.

@@ -43,7 +43,7 @@ func newAptSolver(o Options, target Target, arch string) (*aptSolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	cacheBin, err := find("apt-cache", o.AptCache, "apt")
+	cacheBin, err := find("apt-cache", "", "apt")
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func TestLockOutlivesDateOfItsIndex(t *testing.T) {
 	}
 }
 
-// TestPackagesMayBeOnAnotherHost has a repository whose primary.xml gives an xml:base.
+// TestPackagesMayBeOnAnotherHost uses a repository whose primary.xml gives an xml:base.
 func TestPackagesMayBeOnAnotherHost(t *testing.T) {
 	for name, row := range map[string]struct {
 		base, want string // of createrepo_c, and of the package

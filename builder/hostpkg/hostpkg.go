@@ -61,12 +61,12 @@ type Options struct {
 	Fetcher fetch.Fetcher // brings blobs into Cache
 	Mirrors mirror.Set
 	Client  fetch.Client
-	// Targets are those whose keys may be asked for when locked packages are fetched.
+	// Targets are those whose keys may be requested when locked packages are fetched.
 	Targets []Target
 	// Vouched are digests of .deb files that the caller has found in signed indexes of the archives.
 	Vouched []string
 	// The tools to run; empty means to look for them in PATH.
-	AptGet, AptCache, DNF, RPMKeys string
+	AptGet, DNF string
 }
 
 // Source resolves and fetches host packages. It may be used from several goroutines.

@@ -93,7 +93,7 @@ type signatures struct {
 }
 
 func (o Options) signatures() (signatures, error) {
-	rpmkeys, err := find("rpmkeys", o.RPMKeys, "rpm")
+	rpmkeys, err := find("rpmkeys", "", "rpm")
 	if err != nil {
 		return signatures{}, err
 	}

@@ -136,7 +136,7 @@ func TestRepositoryDependsOnlyOnItsPackages(t *testing.T) {
 }
 
 func TestNonPackageFileIsRefused(t *testing.T) {
-	for name, content := range map[string]string{"text": "this is no ar archive, though it is long enough for one", "an empty ar": "!<arch>\n"} {
+	for name, content := range map[string]string{"text": "this is not an ar archive, though it is long enough for one", "an empty ar": "!<arch>\n"} {
 		t.Run(name, func(t *testing.T) {
 			c := openCache(t)
 			w, err := c.Create()

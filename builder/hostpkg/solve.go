@@ -83,7 +83,7 @@ type solver interface {
 	// solve finds the files that a minimal host needs to have the packages, in any order. Names are valid, sorted and
 	// differ. When names are to blame the error is an *Error.
 	solve(ctx context.Context, names []string) ([]Resolved, error)
-	// lists refuses packages that signed indexes of the target should have and do not have.
+	// lists refuses packages that are missing from the signed indexes of the target.
 	lists(ctx context.Context, packages []Resolved) error
 }
 

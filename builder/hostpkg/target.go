@@ -34,7 +34,7 @@ type Archive struct {
 	URL        string
 	Suites     []string // apt only; one that ends with a slash is the folder of a flat repository, "/" the URL itself
 	Components []string // apt only; a flat repository has none
-	// Architectures that it has, as the distribution spells them; empty means whichever is asked for.
+	// Architectures that it has, as the distribution spells them; empty means any.
 	Architectures []string
 	// SignedBy is the path of a keyring on the machine that builds. For yum it may be an https URL instead, and the keys
 	// are armored. They must have signed each package.
@@ -120,7 +120,7 @@ func isPair(s string) bool {
 	return found && validRPMName(name) && validRPMName(stream)
 }
 
-// checkName holds the name of a package against what its manager takes for one.
+// checkName checks that the package manager accepts the name of a package.
 func (t Target) checkName(name string) error {
 	switch {
 	case t.Manager == manifest.ManagerYum && !validRPMName(name):

@@ -295,7 +295,7 @@ func TestUnsupportedDNFIsNamed(t *testing.T) {
 	}
 }
 
-// elf is a program as version 5 of dnf is one.
+// elf is an ELF program, like dnf 5.
 func elf(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "dnf")

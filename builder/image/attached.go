@@ -281,7 +281,7 @@ func (s *Source) optionalTag(ctx context.Context, ref Reference, tag string) (d 
 		if err != nil {
 			return err
 		}
-		_, err = remote.Head(repo.Tag(tag), repo.options(ctx)...) // registries count this one less
+		_, err = remote.Head(repo.Tag(tag), repo.options(ctx)...) // HEAD counts less against rate limits
 		return err
 	})
 	if refused(statusOf(err)) {
@@ -293,7 +293,7 @@ func (s *Source) optionalTag(ctx context.Context, ref Reference, tag string) (d 
 	return d, err == nil, err
 }
 
-// refused reports whether a registry has not what was asked for. The image itself was read with the same credentials, so a registry that
+// refused reports whether a registry lacks the requested object. The image itself was read with the same credentials, so a registry that
 // forbids the request says the same: many do so for what does not exist.
 func refused(status int) bool {
 	return status/100 == 4 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout

@@ -43,7 +43,7 @@ func artifact(t *testing.T, content string, subject partial.Describable) v1.Imag
 	return mutate.Subject(made, v1.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}).(v1.Image)
 }
 
-// TestAttachmentsAreKept has an image whose SBOM refers to it and is itself signed, and that cosign signed under a tag.
+// TestAttachmentsAreKept uses an image whose SBOM refers to it and is itself signed, and that cosign signed under a tag.
 func TestAttachmentsAreKept(t *testing.T) {
 	for name, api := range map[string]bool{"by the referrers API": true, "by tags alone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestReferrersAreReadPageByPage(t *testing.T) {
 	}
 }
 
-// TestUnavailableReferrersAreAnError has a registry that is overloaded for good: an image without its signatures must not look like one that
+// TestUnavailableReferrersAreAnError uses a registry that is overloaded for good: an image without its signatures must not look like one that
 // has none.
 func TestUnavailableReferrersAreAnError(t *testing.T) {
 	r := newRegistry(t)

@@ -27,7 +27,7 @@ type Resolved struct {
 	Root Descriptor `json:"root"`
 	// Indexes are those between Root and Manifests: an index may list other indexes.
 	Indexes []Descriptor `json:"indexes,omitempty"`
-	// Manifests has one element for each platform asked for, in that order.
+	// Manifests has one element for each requested platform, in that order.
 	Manifests []Manifest `json:"manifests"`
 	// Attestations are listed in Root or Indexes, and are about Manifests: buildkit keeps SBOMs and provenance there.
 	Attestations []Manifest `json:"attestations,omitempty"`
@@ -91,7 +91,7 @@ func unique(list []Descriptor) []Descriptor {
 	})
 }
 
-// Describe is the image as the index of a package lists it.
+// Describe returns the entry of the image in the index of a package.
 func (r Resolved) Describe() bundle.Image {
 	image := bundle.Image{ID: r.ID, Ref: r.Ref, Digest: r.Root.Digest, NoRemoteLoad: r.NoRemoteLoad, Platforms: make(map[string]string)}
 	for _, m := range r.Manifests {

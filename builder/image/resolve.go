@@ -61,7 +61,7 @@ func NewSource(o Options) *Source {
 type Error struct {
 	What  string // what was requested; empty means an image
 	Ref   string // as upstream names it
-	Asked string // where it was looked for, if a mirror replaces upstream
+	Asked string // the reference that was requested, if a mirror replaces upstream
 	Err   error
 }
 

@@ -11,7 +11,7 @@ import (
 // maxTags bounds the list of a repository's tags. A registry that never ends its list is refused.
 const maxTags = 200_000
 
-// tagsPerPage is how many tags are asked for at once. Registries may send fewer.
+// tagsPerPage is the number of tags in one request. Registries may send fewer.
 const tagsPerPage = 1000
 
 // Tags lists the tags of an upstream repository, such as registry.k8s.io/pause, in the order of its registry.

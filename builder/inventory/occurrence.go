@@ -27,7 +27,7 @@ func (p Place) String() string {
 	return where
 }
 
-// Occurrence is a component and all places with it.
+// Occurrence is a component and all places that have it.
 type Occurrence struct {
 	component.Component
 	Places []Place

@@ -114,7 +114,7 @@ func folders(texts []Text) map[string][]Text {
 	return all
 }
 
-// maxElements is the most elements of a module's path that are looked for.
+// maxElements bounds the elements of a module's path that are compared.
 const maxElements = 10
 
 // addModules gives modules of programs the licenses of texts in folders that are named after them, as in

@@ -13,7 +13,7 @@ const (
 	maxLinks = 40      // symbolic links on one path, as in Linux
 	// maxBytes bounds the memory of an image: names, links and what was found, in all of its layers.
 	maxBytes = 128 << 20
-	// maxVisits bounds the time: how often a node is looked at, in all layers. A layer of 100,000 files takes a million.
+	// maxVisits bounds the time: the number of visits of nodes, in all layers. A layer of 100,000 files takes a million.
 	maxVisits = 500_000_000
 )
 

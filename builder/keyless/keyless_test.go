@@ -89,7 +89,7 @@ func sigstore(t *testing.T) *ca.VirtualSigstore {
 	return s
 }
 
-// parts are what a signature of an identity consists of.
+// parts are the parts of a signature of an identity.
 type parts struct {
 	certificate []byte
 	content     verify.SignatureContent
@@ -242,7 +242,7 @@ func TestEvidenceOfIdentityIsNeeded(t *testing.T) {
 	}
 }
 
-// TestPublicSigstoreIsVerified has a bundle of the public sigstore. It is about an archive of npm, so all but that holds.
+// TestPublicSigstoreIsVerified uses a bundle of the public sigstore. It is about an archive of npm, so all but that holds.
 func TestPublicSigstoreIsVerified(t *testing.T) {
 	trusted, err := data.TrustedRoot(t, "public-good.json").MarshalJSON()
 	if err != nil {

@@ -303,7 +303,7 @@ func (e *missingError) Error() string {
 // Hint names the next step.
 func (e *missingError) Hint() string { return "lock it with sealift lock " + e.dir }
 
-// missing is an error if nothing may be asked for beyond the lock.
+// missing returns an error if only the lock may be used.
 func (r *resolving) missing(format string, args ...any) error {
 	if !r.pins.Only {
 		return nil

@@ -16,7 +16,7 @@ const (
 	freeSize        = 64 << 20 // for which the ratio does not count
 )
 
-// bound is a limit of the options as a number to compare with.
+// bound returns a limit, its default for 0, or no limit for a negative one.
 func bound(limit, byDefault int64) int64 {
 	switch {
 	case limit == 0:

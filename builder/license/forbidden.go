@@ -35,7 +35,7 @@ type choice struct {
 	forbidden []string
 }
 
-// next takes the next word if it is the given one.
+// next consumes the next word if it is the given one.
 func (c *choice) next(word string) bool {
 	if len(c.words) == 0 || c.words[0] != word {
 		return false

@@ -7,7 +7,7 @@ import (
 	"github.com/sealift/sealift/builder/license"
 )
 
-func TestForbiddenLicensesThatNoChoiceAvoidsAreFound(t *testing.T) {
+func TestUnavoidableForbiddenLicensesAreFound(t *testing.T) {
 	forbidden := []string{"AGPL-3.0-only", "GPL-3.0-only", "LicenseRef-Odd", license.NoAssertion, "GPL-2.0-only WITH Classpath-exception-2.0"}
 	for expression, want := range map[string][]string{
 		"MIT":                                              nil,
@@ -33,7 +33,7 @@ func TestForbiddenLicensesThatNoChoiceAvoidsAreFound(t *testing.T) {
 	}
 }
 
-func TestIdentifiersAreThoseOfExpressions(t *testing.T) {
+func TestIdentifiersMatchExpressions(t *testing.T) {
 	for id, want := range map[string]bool{"MIT": true, "AGPL-3.0-or-later": true, "LicenseRef-x": true, "NOASSERTION": true, "AGPL-3": false, "Expat": false, "GPL-2.0-only WITH Classpath-exception-2.0": true, "": false} {
 		if license.IsIdentifier(id) != want {
 			t.Errorf("%s: got %v", id, !want)

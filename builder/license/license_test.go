@@ -14,8 +14,8 @@ func TestCopyright(t *testing.T) {
 	const machine = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: x\n\n"
 	for name, row := range map[string]struct{ text, want string }{
 		"names of all files, each once and in order": {machine + "Files: *\nLicense: GPL-2+\n text of it\n\nFiles: debian/*\nLicense: Expat\n\nFiles: a\nLicense: GPL-2+\n", "Expat|GPL-2+"},
-		"of a header":                               {"Format: http://x/copyright-format/1.0/\nLicense: MIT\n", "MIT"},
-		"what explains a name is no use of it":      {machine + "Files: *\nLicense: GPL-2+\n\nLicense: GPL-2+\n text\n\nLicense: other\n", "GPL-2+"},
+		"of a header": {"Format: http://x/copyright-format/1.0/\nLicense: MIT\n", "MIT"},
+		"what explains a name is not a use of it":   {machine + "Files: *\nLicense: GPL-2+\n\nLicense: GPL-2+\n text\n\nLicense: other\n", "GPL-2+"},
 		"fields in any case, blanks at line ends":   {machine + "FILES: *  \r\nlicense:  BSD-3-clause  \r\n", "BSD-3-clause"},
 		"a file for people":                         {"This package was debianized by\nLicense: GPL-2\n", ""},
 		"an empty file":                             {"", ""},

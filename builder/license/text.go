@@ -14,7 +14,7 @@ const MaxText = 16 << 20
 // coverage is how much of a file known texts must cover for it to be the text of licenses, in percent. pkg.go.dev asks for as much.
 const coverage = 75
 
-// textNames are what the names of files with licenses and notices begin with, or have after a dash or a dot.
+// textNames are the prefixes of names of files with licenses and notices. They may also follow a dash or a dot.
 func textNames() []string {
 	return []string{"license", "licence", "licenses", "licences", "unlicense", "copying", "copyright", "notice", "notices"}
 }

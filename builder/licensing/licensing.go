@@ -73,7 +73,7 @@ type Report struct {
 	Licenses   []License   `json:"licenses"`
 	Components []Component `json:"components"`
 	Texts      []Text      `json:"texts"`
-	// Unread says what could not be looked into. Licenses may be missing there.
+	// Unread lists what could not be read. Licenses may be missing there.
 	Unread []string `json:"unread,omitempty"`
 
 	names map[string]string // of LicenseRef identifiers

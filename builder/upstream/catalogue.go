@@ -20,7 +20,6 @@ import (
 
 // Catalogue is the add-ons of a folder with what their templates say about their upstreams.
 type Catalogue struct {
-	dir    string
 	addOns map[string]addOn
 }
 
@@ -48,7 +47,7 @@ func OpenCatalogue(dir string) (*Catalogue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}
-	c := &Catalogue{dir: dir, addOns: map[string]addOn{}}
+	c := &Catalogue{addOns: map[string]addOn{}}
 	var errs []error
 	for _, e := range entries {
 		a, err := readAddOn(dir, e.Name())

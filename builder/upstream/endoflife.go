@@ -57,7 +57,7 @@ func cycles(data []byte) (ends, error) {
 	return dates, nil
 }
 
-// soon is how long before its end a line is noted.
+// soon is the time before the end of a release line at which notes begin.
 const soon = 90 * 24 * time.Hour
 
 // note adds the end of the catalogue's line to a row.

@@ -161,7 +161,7 @@ func TestRateLimitIsNamedAndNotRetried(t *testing.T) {
 	}
 }
 
-func TestBusyUpstreamIsAskedAgain(t *testing.T) {
+func TestBusyUpstreamIsRetried(t *testing.T) {
 	w := newWorld(t)
 	const key = "page.example.org/list"
 	w.answer(key, func(rw http.ResponseWriter, _ *http.Request) {

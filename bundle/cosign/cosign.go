@@ -70,7 +70,7 @@ type Signature struct {
 	fault error // why it was not read
 }
 
-// name is how texts name a signature.
+// name returns a short name of a signature, for messages.
 func (s Signature) name() string {
 	hex := s.Manifest.Encoded()
 	return fmt.Sprintf("signature %s…", hex[:min(12, len(hex))])

@@ -182,7 +182,7 @@ func TestLongestPrefixDecides(t *testing.T) {
 	}
 }
 
-// TestIdentitiesNeedTheirVerifier has a program that does not know identities: it must not take the image.
+// TestIdentitiesNeedTheirVerifier uses a program that does not know identities: it must not take the image.
 func TestIdentitiesNeedTheirVerifier(t *testing.T) {
 	key := cosigned.New(t)
 	p, err := policy(t, "'*': {trustedRoot: '{}', identities: [{issuer: https://a.b, subject: c}]}\n", key)
@@ -208,7 +208,7 @@ func TestPolicyMistakesNameTheirPosition(t *testing.T) {
 		"a folder as a key":           {"example.org: {keys: [.]}", "not a regular file"},
 		"identities without a root":   {"example.org: {identities: [{issuer: https://a.b, subject: c}]}", "identities are verified with a trustedRoot"},
 		"an identity of anybody":      {"example.org: {trustedRoot: '{}', identities: [{issuer: https://a.b}]}", "an identity needs subject"},
-		"keys that are no list":       {"example.org: {keys: a.pub}", "keys must be a list"},
+		"keys that are not a list":    {"example.org: {keys: a.pub}", "keys must be a list"},
 	} {
 		if _, err := policy(t, row.text+"\n", cosigned.New(t)); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: got %v, want %s", name, err, row.want)

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle/delta"
 )
 
-func TestPatchesAndBaseAreTheWhole(t *testing.T) {
+func TestPatchesAndBaseMakeWholeBundle(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	first, second, third := packageOf(t, 0), packageOf(t, 1), packageOf(t, 2)
 	old := opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}}))

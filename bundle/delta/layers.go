@@ -111,7 +111,7 @@ func carried(a *bundle.Archive, l layer) (content, bool) {
 	return c, ok
 }
 
-// has reports whether the reader has a layer in some form. If that is the form that an earlier patch made, the new bundle is told so.
+// has reports whether the reader has a layer in some form. It notes in the new bundle if an earlier patch made that form.
 func (m *maker) has(ctx context.Context, t target, l layer, now content) (_ bool, err error) {
 	if _, ok := m.Since.Has(now.entry); ok {
 		return true, nil

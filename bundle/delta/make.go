@@ -93,7 +93,7 @@ func unmap(data []byte) error {
 	return unix.Munmap(data)
 }
 
-// unpack writes what is patched.
+// unpack writes the unpacked content, to which the patch applies.
 func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
 	file, err := c.archive.OpenEntry(c.entry.Path)
 	if err != nil {

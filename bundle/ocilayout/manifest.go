@@ -26,7 +26,7 @@ const (
 
 // Manifest is an index, or the manifest of an image, with all documents below it.
 type Manifest struct {
-	// Descriptor has the media type that the document itself says, if it says one.
+	// Descriptor has the media type in the document, if it has one.
 	ocispec.Descriptor
 	Index    bool
 	Children []Manifest // of an index: those that the archive has

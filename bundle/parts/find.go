@@ -203,7 +203,7 @@ func (f *finding) choose() (string, error) {
 
 // open opens the parts of a set.
 func (f *finding) open(id string) (*Reader, error) {
-	r := &Reader{id: id, looked: f.looked, notes: slices.Clone(f.notes), cache: make(map[place]*block)}
+	r := &Reader{id: id, notes: slices.Clone(f.notes), cache: make(map[place]*block)}
 	for _, p := range f.parts {
 		if p.id == id {
 			r.set = p.set

@@ -18,12 +18,11 @@ const cached = 32
 // Reader reads an archive from its parts. Each block is compared with its digest. What is damaged or missing is computed from the
 // other parts. It may be used by several goroutines.
 type Reader struct {
-	set    Set
-	id     string
-	looked []string
-	notes  []string
-	files  []*file // nil for a missing part
-	code   code
+	set   Set
+	id    string
+	notes []string
+	files []*file // nil for a missing part
+	code  code
 
 	mu      sync.Mutex
 	cache   map[place]*block

@@ -33,7 +33,7 @@ type made struct {
 	from string // the function, "" at the top level
 }
 
-// Call is a command that hooks call.
+// Call is a call of a command by a hook.
 type Call struct {
 	Name string
 	Bin  bool       // in $DIR/bin
@@ -216,7 +216,7 @@ func (c Calls) Reached(isHook func(function string) bool) map[string]bool {
 }
 
 // unwrapped removes programs and functions that run the command in their arguments. looked reports that the rest are commands
-// that are looked for and not run.
+// that are searched for and not run.
 func unwrapped(words []string) (_ []string, looked bool) {
 	for len(words) > 1 {
 		name := words[0]

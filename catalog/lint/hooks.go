@@ -142,7 +142,7 @@ func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls co
 	default:
 		meant := diag.Nearest(suffix, hookSuffixes())
 		if meant != "" && len(meant)-len(suffix) < 2 && len(suffix)-len(meant) < 2 {
-			c.rule(pos, "name it "+c.name+meant+", or otherwise if it is no hook", "function %s looks like a hook and is never called", name)
+			c.rule(pos, "name it "+c.name+meant+", or otherwise if it is not a hook", "function %s looks like a hook and is never called", name)
 		}
 	}
 }

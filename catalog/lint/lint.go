@@ -69,7 +69,7 @@ type Linter struct {
 	charts  references.Charts
 	known   map[string]bool              // programs and functions on every node
 	digests map[string][sha256.Size]byte // by path
-	tests   ReadTests                    // nil unless production is asked for
+	tests   ReadTests                    // nil unless the production checks are requested
 }
 
 // New returns a Linter for hooks that find core on every node. charts renders the charts of Manifests; nil leaves them out.

@@ -134,7 +134,7 @@ func TestLintFindsMistakesOfAddOn(t *testing.T) {
 		"no preflight":                     {map[string]string{v1 + "host-preflight.yaml": ""}, []string{"host-preflight.yaml: error: the add-on has no host-preflight.yaml"}},
 		"a preflight of another kind":      {map[string]string{v1 + "host-preflight.yaml": goodSupport}, []string{"host-preflight.yaml:2:7: error: kind is not HostPreflight", "host-preflight.yaml:5:3: error: nothing is collected"}},
 		"a preflight of another API":       {map[string]string{v1 + "host-preflight.yaml": strings.Replace(goodPreflight, "troubleshoot.sh/", "example.org/", 1)}, []string{"host-preflight.yaml:1:13: error: apiVersion"}},
-		"a preflight that is no YAML":      {map[string]string{v1 + "host-preflight.yaml": "a: [\n"}, []string{"host-preflight.yaml:"}},
+		"a preflight that is not YAML":     {map[string]string{v1 + "host-preflight.yaml": "a: [\n"}, []string{"host-preflight.yaml:"}},
 		"a collector of two kinds":         {map[string]string{v1 + "host-preflight.yaml": strings.Replace(goodPreflight, "cpu: {}", "cpu: {}\n    memory: {}", 1)}, []string{"host-preflight.yaml:6:5: error: an item of collectors is one kind"}},
 		"a preflight with kURL's actions":  {map[string]string{v1 + "host-preflight.yaml": goodPreflight + "{{kurl- if .IsJoin }}\n  # {{kurl .X }}\n{{kurl end }}\n"}, nil},
 		"no support bundle":                {map[string]string{v1 + "troubleshoot.yaml": ""}, []string{"troubleshoot.yaml: error: the add-on has no troubleshoot.yaml"}},

@@ -89,7 +89,7 @@ func wrappedSpec(root *yaml.Node) *yaml.Node {
 
 func checkSpec(r *strictyaml.Reader, root *yaml.Node, kind string, collect, analyze []string) {
 	if n := strictyaml.Child(root, "apiVersion"); n == nil || !slices.Contains(apiVersions(), n.Value) {
-		r.Errorf(r.Pos(orNode(n, root)), "write "+apiVersions()[0], "apiVersion is none of Troubleshoot's")
+		r.Errorf(r.Pos(orNode(n, root)), "write "+apiVersions()[0], "apiVersion is not one of Troubleshoot's")
 	}
 	if n := strictyaml.Child(root, "kind"); n == nil || n.Value != kind {
 		r.Errorf(r.Pos(orNode(n, root)), "write "+kind, "kind is not %s", kind)
@@ -106,7 +106,7 @@ func checkSpec(r *strictyaml.Reader, root *yaml.Node, kind string, collect, anal
 			continue
 		}
 		if items.Kind != yaml.SequenceNode {
-			r.Errorf(r.Pos(items), "", "%s is no list", key)
+			r.Errorf(r.Pos(items), "", "%s is not a list", key)
 			continue
 		}
 		if i < len(collect) {

@@ -28,7 +28,7 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-// Rule says where newer values of one parameter come from.
+// Rule names the upstream of newer values of one parameter.
 type Rule struct {
 	Kind       Kind
 	Name       string // what to look for: a repository, module, chart, package or page

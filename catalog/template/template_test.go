@@ -167,7 +167,7 @@ func TestWriteRefuses(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a template that is no text", func(t *testing.T) {
+	t.Run("a template that is not text", func(t *testing.T) {
 		root := fixture.Folder(t, map[string]string{"x/template/Manifest.tmpl": "image \xd4 ${A}\n"})
 		if _, err := template.Open(filepath.Join(root, "x")); err == nil || !strings.Contains(err.Error(), "is not UTF-8") {
 			t.Errorf("got %v", err)

@@ -141,7 +141,7 @@ func TestExclusiveFlagsAreWrongUsage(t *testing.T) {
 	}
 }
 
-// TestForeignControlCharactersAreEscaped has a command that prints a hostile cluster's text in every way that commands have.
+// TestForeignControlCharactersAreEscaped uses a command that prints a hostile cluster's text in every way that commands have.
 func TestForeignControlCharactersAreEscaped(t *testing.T) {
 	const hostile = "\x1b]0;mine\x07\x1b[2Jrome\u009b1A\u202e\x7f"
 	tree := func(a *App) *cobra.Command {

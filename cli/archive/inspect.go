@@ -45,7 +45,7 @@ sha256, and with --entries every file. The command reads only the index, also fr
 	return cmd
 }
 
-// printBase says what a bundle needs of an earlier one.
+// printBase prints what a bundle needs from an earlier one.
 func printBase(out io.Writer, s Summary) {
 	if s.Base == "" {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/internal/platform"
 )
 
-// PlatformSize is what an archive for several platforms has for one of them.
+// PlatformSize is the size of one platform in an archive for several.
 type PlatformSize struct {
 	Platform string `json:"platform"`
 	// Size is the part of the archive that nodes of the platform use, in bytes. Alone is the part that no other nodes use.

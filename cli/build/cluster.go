@@ -112,7 +112,7 @@ func (a commands) buildOnCluster(ctx context.Context, dirs []string, o buildOpti
 		return json.Unmarshal(output, &built) == nil && stored(built.Package)
 	}
 	work.Started = func(job kube.Ref, pieces int) { fmt.Fprintf(a.Err, "%s builds %d packages\n", job, pieces) }
-	work.Finished = func(i int, outcome batch.Outcome) { results[i] = a.tellBuilt(dirs[i], outcome, o.format) }
+	work.Finished = func(i int, outcome batch.Outcome) { results[i] = a.reportBuilt(dirs[i], outcome, o.format) }
 	outcomes, err := batch.Run(ctx, cluster, s, inputs, work)
 	if err != nil {
 		return err
@@ -161,8 +161,8 @@ func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptio
 	return inputs, nil
 }
 
-// tellBuilt reports a built package, or the reason for a failure.
-func (a commands) tellBuilt(dir string, outcome batch.Outcome, format string) builder.Result {
+// reportBuilt reports a built package, or the reason for a failure.
+func (a commands) reportBuilt(dir string, outcome batch.Outcome, format string) builder.Result {
 	if outcome.Failure != "" {
 		fmt.Fprintf(a.Err, "failed %s: %s\n", dir, outcome.Failure)
 		return builder.Result{}

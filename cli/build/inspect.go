@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// inspectCommand is the inspect of nodes, and prints bills of materials and vulnerabilities, too.
+// inspectCommand extends the inspect command of nodes: it also prints bills of materials and vulnerabilities.
 func (a commands) inspectCommand() *cobra.Command {
 	var materials, signatures, licenses bool
 	var settings string

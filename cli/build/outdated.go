@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/catalog/origin"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // upstreams are the flags of commands that ask upstreams for versions.
@@ -118,7 +119,7 @@ func (a commands) outdated(ctx context.Context, dir string, o outdatedOptions) e
 func updateCommand(dir string, r upstream.Row) string {
 	command := "sealift addon update " + r.AddOn + " " + r.Newest
 	if dir != "addons" {
-		command += " --addons '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+		command += " --addons " + shellword.Quote(dir)
 	}
 	return command
 }

@@ -44,7 +44,7 @@ func (p *programFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// check normalizes the platforms, and puts them in order: how they were asked for does not show in the bundle.
+// check normalizes and sorts the platforms, so that the order of the flags does not affect the bundle.
 func (p *programFlags) check() error {
 	var list []string
 	for _, one := range p.platforms {

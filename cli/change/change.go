@@ -84,7 +84,7 @@ func Do(ctx context.Context, a *app.App, f Flags, w Work) error {
 	if err := w.agree(a, f); err != nil {
 		return err
 	}
-	defer tellOfInterruption(ctx, a)()
+	defer reportInterruption(ctx, a)()
 	r, err := w.Run(ctx, newProgress(a.Notes(f.Format)))
 	if err != nil {
 		err = w.failed(ctx, err)
@@ -141,9 +141,9 @@ func (w Work) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// tellOfInterruption reports an interruption at once, since the current step may take a while to end. Call the returned function
+// reportInterruption reports an interruption at once, since the current step may take a while to end. Call the returned function
 // to stop.
-func tellOfInterruption(ctx context.Context, a *app.App) (stop func() bool) {
+func reportInterruption(ctx context.Context, a *app.App) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		fmt.Fprintln(a.Err, "interrupted: a step that must not stop halfway goes on to its end; interrupt again not to wait for it")
 	})

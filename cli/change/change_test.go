@@ -124,7 +124,7 @@ func TestCommandsPlanCheckAskAndRun(t *testing.T) {
 	}
 }
 
-// TestInterruptionIsReportedAtOnce has a step that does not end with the context.
+// TestInterruptionIsReportedAtOnce uses a step that does not end with the context.
 func TestInterruptionIsReportedAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w, err := os.Pipe()

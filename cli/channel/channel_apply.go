@@ -165,7 +165,7 @@ func (a commands) printMoves(plan channel.Plan, f change.Flags) error {
 	return a.mustSpecifyYes(f, "update")
 }
 
-// warnSkipped tells of entries that their author should look at.
+// warnSkipped logs skipped entries that their author should check.
 func (a commands) warnSkipped(plan channel.Plan) {
 	for _, s := range plan.Skipped {
 		if s.Warning {

@@ -91,7 +91,7 @@ func TestSessionsAreListedAndRevoked(t *testing.T) {
 	}
 }
 
-func TestConsoleThatIsOffSaysSo(t *testing.T) {
+func TestCommandsReportStoppedConsole(t *testing.T) {
 	short.AsRoot(t, "the console's command line")
 	for _, words := range []string{"off", "token", "sessions", "serve"} {
 		if code, _, said := run(t, words, "--root", t.TempDir()); code != app.ExitFailed || !strings.Contains(said, "sealift-console on") {

@@ -19,7 +19,7 @@ import (
 // licenseReport is the document of inspect --licenses.
 type licenseReport struct {
 	Index string `json:"index"` // digest of the bundle's
-	// Refused and Permitted are what the policy of sealift.yaml forbids, without and with an exception.
+	// Refused and Permitted are components that the policy of sealift.yaml forbids, without and with an exception.
 	Refused   []licensing.Judged `json:"refused,omitempty"`
 	Permitted []licensing.Judged `json:"permitted,omitempty"`
 	*licensing.Report

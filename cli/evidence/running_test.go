@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/builder/inventory"
 )
 
-// TestImagesAreJoinedByDigest has an image that two nodes report by several names, one that only a pod names, and one without a digest.
+// TestImagesAreJoinedByDigest uses an image that two nodes report by several names, one that only a pod names, and one without a digest.
 func TestImagesAreJoinedByDigest(t *testing.T) {
 	a, b := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
 	all := make(collected)

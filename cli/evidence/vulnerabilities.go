@@ -48,7 +48,7 @@ func (v *Vulnerabilities) Flags(cmd *cobra.Command) {
 	}
 }
 
-// databaseFlags adds the flags that are about the database, and what is made of its findings.
+// databaseFlags adds the flags for the database and for judging its findings.
 func (v *Vulnerabilities) databaseFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&v.Database, "vulnerabilities", "", "look for known vulnerabilities in this database, made by 'sealift vulndb pull'")

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestImagesAreSentToSealiftNodes has a cluster without nodes, with a foreign one, and with one of Sealift.
+// TestImagesAreSentToSealiftNodes uses a cluster without nodes, with a foreign one, and with one of Sealift.
 func TestImagesAreSentToSealiftNodes(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)

@@ -144,7 +144,7 @@ func Root(root, folder string) (string, error) {
 	case root != node.DefaultRoot:
 		return "", app.UsageError("%s and --root both name the install root; leave one out", WordRoot)
 	case !filepath.IsAbs(folder):
-		return "", app.UsageError("%s=%s is no absolute path", WordRoot, folder)
+		return "", app.UsageError("%s=%s is not an absolute path", WordRoot, folder)
 	}
 	return filepath.Join(folder, "kurl"), nil
 }

@@ -218,7 +218,7 @@ func (a commands) labEnterCommand() *cobra.Command {
 	}
 }
 
-// labHost is how a host is listed.
+// labHost is a host in the output of 'list'.
 type labHost struct {
 	Name    string `json:"name"`
 	OS      string `json:"os"`

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestTerminalPromptsForAddress has a host with addresses in three networks, and no route that decides.
+// TestTerminalPromptsForAddress uses a host with addresses in three networks, and no route that decides.
 func TestTerminalPromptsForAddress(t *testing.T) {
 	candidate := func(address, link string) network.Candidate {
 		return network.Candidate{Address: netip.MustParseAddr(address), Link: link}

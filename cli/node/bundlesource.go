@@ -83,7 +83,7 @@ func (s *bundleSource) check(command string) error {
 	return nil
 }
 
-// name is how messages call the bundle.
+// name returns the name of the bundle in messages.
 func (s *bundleSource) name() string {
 	return cmp.Or(s.from, s.bundle, s.file)
 }

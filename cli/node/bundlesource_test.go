@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestMissingPartsAreAskedFor has parts on two disks, and a person who names the second one.
-func TestMissingPartsAreAskedFor(t *testing.T) {
+// TestMissingPartsArePromptedFor has parts on two disks, and a person who names the second one.
+func TestMissingPartsArePromptedFor(t *testing.T) {
 	layer := make([]byte, 300<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(layer)
 	dir := bundle.AddOnDir("app", "1.0") + "/"

@@ -78,7 +78,7 @@ flannel.podCIDR=10.1.0.0/16.`,
 	return cmd
 }
 
-// plannedInstall is what --plan shows of an install or a join.
+// plannedInstall is the output of --plan for an install or a join.
 const plannedInstall = "the steps, the state of the host and the commands that would run"
 
 func (a commands) install(ctx context.Context, o installOptions) (err error) {

@@ -118,7 +118,7 @@ func (a commands) loadBalancer(ctx context.Context, address string, o loadBalanc
 	})
 }
 
-// printBalanced tells what was changed, and what is left to do.
+// printBalanced prints what was changed, and what is left to do.
 func (a commands) printBalanced(c *endpoint.Change, finish bool, took time.Duration) error {
 	if finish {
 		fmt.Fprintf(a.Out, "done: the certificates name %s alone, in %s; log %s\n", c.To(), took, c.LogFile())

@@ -271,7 +271,7 @@ func lossOf(lost restore.Lost, from *snapshot.Loaded) string {
 	return strings.Join(append(lines, lostObjects(lost)...), "\n")
 }
 
-// namedObjects is how many objects of a kind of loss are named; -o json names all.
+// namedObjects limits the printed objects of each kind of loss; -o json has all of them.
 const namedObjects = 20
 
 // lostObjects names the objects that are lost, one on each line.

@@ -92,9 +92,9 @@ func TestEveryCommandFindsHostPrograms(t *testing.T) {
 // TestMeaninglessArgumentsAreWrongUsage runs as any user on any host: nothing of it is looked at.
 func TestMeaninglessArgumentsAreWrongUsage(t *testing.T) {
 	for line, why := range map[string]string{
-		"node readdress host-9 --plan":                       `"host-9" is no IP address`,
+		"node readdress host-9 --plan":                       `"host-9" is not an IP address`,
 		"node remove":                                        "accepts 1 arg(s), received 0; the usage is 'sealift node remove NAME'; see 'sealift node remove --help'",
-		"certs rotate-ca --plan --only sunshine":             `"sunshine" is none of the parts that can be rotated: cluster, etcd, front-proxy, service-accounts`,
+		"certs rotate-ca --plan --only sunshine":             `"sunshine" is not one of the parts that can be rotated: cluster, etcd, front-proxy, service-accounts`,
 		"channel apply stable":                               `channel "stable" is a name`,
 		"channel plan -f /dev/null --kubernetes-version new": `--kubernetes-version: Kubernetes version "new" cannot be read`,
 	} {

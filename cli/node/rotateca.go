@@ -120,7 +120,7 @@ func (a commands) signed(r *rotation.Rotation) (change.Result, error) {
 	}, nil
 }
 
-// printSigned tells what every node has, and what to do next.
+// printSigned prints what every node has, and what to do next.
 func (a commands) printSigned(r *rotation.Rotation, pin string) error {
 	fmt.Fprintf(a.Out, "every node has the new %s beside the old\n", strings.Join(r.Parts(), ", "))
 	if pin != "" {

@@ -114,7 +114,7 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 	})
 }
 
-// contentOf tells what a snapshot has. The sizes of volumes are known if all of it was read.
+// contentOf summarizes the content of a snapshot. The sizes of volumes are known if all of it was read.
 func contentOf(index snapshot.Index) string {
 	text := fmt.Sprintf("etcd up to revision %d, %s", index.Etcd.Revision, app.Counted(len(index.Files), "file"))
 	if len(index.Volumes) == 0 {

@@ -143,8 +143,8 @@ func TestSnapshotCommandsWork(t *testing.T) {
 		{app.ExitUsage, "must be encrypted", []string{"save"}},
 		{app.ExitFailed, "is not one of age", []string{"save", "--key", "/none"}},
 		{app.ExitUsage, "exclude each other", []string{"save", "--key", public, "--passphrase-file", "/none"}},
-		{app.ExitFailed, "is no snapshot", []string{"show", os.DevNull, "--identity", key}},
-		{app.ExitFailed, "is no snapshot: 'sealift snapshot save' makes", []string{"show", os.Args[0]}},
+		{app.ExitFailed, "is not a snapshot", []string{"show", os.DevNull, "--identity", key}},
+		{app.ExitFailed, "is not a snapshot: 'sealift snapshot save' makes", []string{"show", os.Args[0]}},
 		{app.ExitFailed, "wrong key or passphrase", []string{"verify", "--store", location, "--identity", other(t)}},
 	} {
 		if code, _, errOut := sealift(t, append([]string{"snapshot"}, row.args...)...); code != row.code || !strings.Contains(errOut, row.says) {

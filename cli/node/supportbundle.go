@@ -90,7 +90,7 @@ func (a commands) supportBundle(ctx context.Context, out, root, format string, f
 	return a.Print(format, summary, func() error { return a.printCollected(summary) })
 }
 
-// printCollected tells what the archive has, and what it lacks.
+// printCollected prints what the archive has, and what it lacks.
 func (a commands) printCollected(summary support.Summary) error {
 	for _, missing := range summary.Errors {
 		fmt.Fprintf(a.Err, "not collected: %s\n", missing)

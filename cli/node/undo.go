@@ -62,7 +62,7 @@ func (a commands) undo(ctx context.Context, o undoOptions) (err error) {
 		a.printUndo(u)
 	}
 	return change.Do(ctx, a.App, o.Flags, change.Work{
-		To: "undo the upgrade", Question: "Undo the upgrade?", Unasked: true,
+		To: "undo the upgrade", Question: "Undo the upgrade?", Unasked: true, LogFile: u.LogFile,
 		Plan: func() (change.Result, error) { return lost, nil },
 		Run: func(ctx context.Context, p *change.Progress) (change.Result, error) {
 			if err := u.Run(ctx, steps(p), p.Line); err != nil {

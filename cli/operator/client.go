@@ -90,7 +90,7 @@ func (f *clientFlags) connect(wrap func(http.RoundTripper) http.RoundTripper, lo
 	}
 	timeout, err := time.ParseDuration(cmp.Or(f.timeout, "0s"))
 	if err != nil || timeout < 0 {
-		return c, app.UsageError("--object-patcher-kube-client-timeout %q is no duration such as 10s", f.timeout)
+		return c, app.UsageError("--object-patcher-kube-client-timeout %q is not a duration such as 10s", f.timeout)
 	}
 	c.patches, err = f.patches.connect(base, timeout, c.all, log)
 	return c, err
@@ -119,12 +119,12 @@ func (f *limitFlags) apply(base *rest.Config) (*rest.Config, error) {
 	var err error
 	if f.qps != "" {
 		if qps, err = strconv.ParseFloat(f.qps, 64); err != nil || !(qps > 0) {
-			return nil, app.UsageError("--%s-qps %q is no number above 0", f.flag, f.qps)
+			return nil, app.UsageError("--%s-qps %q is not a number above 0", f.flag, f.qps)
 		}
 	}
 	if f.burst != "" {
 		if burst, err = strconv.Atoi(f.burst); err != nil || burst < 1 {
-			return nil, app.UsageError("--%s-burst %q is no whole number above 0", f.flag, f.burst)
+			return nil, app.UsageError("--%s-burst %q is not a whole number above 0", f.flag, f.burst)
 		}
 	}
 	limiter := rate.NewLimiter(rate.Limit(qps), burst) // one for all transports that are made of the configuration

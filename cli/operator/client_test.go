@@ -59,9 +59,9 @@ func TestLimitsOfRequests(t *testing.T) {
 		t.Errorf("without limits: %v, %v", c, err)
 	}
 	for want, wrong := range map[string]clientFlags{
-		`--kube-client-qps "0" is no number above 0`: {server: server.URL, all: limitFlags{flag: "kube-client", qps: "0"}},
-		`--a-burst "1.5" is no whole number`:         {server: server.URL, monitor: limitFlags{flag: "a", burst: "1.5"}},
-		`-timeout "soon" is no duration`:             {server: server.URL, timeout: "soon"},
+		`--kube-client-qps "0" is not a number above 0`: {server: server.URL, all: limitFlags{flag: "kube-client", qps: "0"}},
+		`--a-burst "1.5" is not a whole number`:         {server: server.URL, monitor: limitFlags{flag: "a", burst: "1.5"}},
+		`-timeout "soon" is not a duration`:             {server: server.URL, timeout: "soon"},
 	} {
 		if _, err := wrong.connect(wrap, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)

@@ -38,8 +38,8 @@ func addIgnored(cmd *cobra.Command) {
 	}
 }
 
-// tellIgnored names the settings that are set and have no effect.
-func tellIgnored(cmd *cobra.Command, log *slog.Logger) {
+// logIgnored names the settings that are set and have no effect.
+func logIgnored(cmd *cobra.Command, log *slog.Logger) {
 	for _, s := range ignored {
 		if os.Getenv(s.variable) != "" || s.flag != "" && cmd.Flags().Changed(s.flag) {
 			log.Info("a setting has no effect", "variable", s.variable, "flag", s.flag, "why", s.why)

@@ -128,7 +128,7 @@ func (f *moduleFlags) options(cluster *rest.Config, namespace string, log *slog.
 		return nil, app.UsageError("modules need the namespace of the operator; say --namespace, or set ADDON_OPERATOR_NAMESPACE")
 	}
 	if f.helmTimeoutMistake != "" {
-		return nil, app.UsageError("HELM_TIMEOUT %q is no duration such as 20m", f.helmTimeoutMistake)
+		return nil, app.UsageError("HELM_TIMEOUT %q is not a duration such as 20m", f.helmTimeoutMistake)
 	}
 	for _, warning := range f.warnings {
 		log.Warn("two variables of one setting differ", "setting", warning)
@@ -204,7 +204,7 @@ func (a commands) lookCommand(use, short, example, path, formats, fallback strin
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				if strings.Contains(name, "/") {
-					return app.UsageError("%q is no name of a module", name)
+					return app.UsageError("%q is not the name of a module", name)
 				}
 				path = fmt.Sprintf(path, name)
 			}

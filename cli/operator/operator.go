@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/operator"
 )
 
-// operatorCommand groups the commands of the operator; called is how a user calls it.
+// operatorCommand groups the commands of the operator. called is the command line that reaches it.
 func (a commands) operatorCommand(use, called string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,

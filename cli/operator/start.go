@@ -112,7 +112,7 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	tellIgnored(cmd, log)
+	logIgnored(cmd, log)
 	requests := engine.NewRequests(f.prefix)
 	to, err := f.client.connect(requests.Wrap, log)
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *startFlags) logger(out io.Writer) (*slog.Logger, *slog.LevelVar, error)
 	level := &slog.LevelVar{}
 	given, err := hook.ParseLevel(f.logLevel)
 	if err != nil {
-		return nil, nil, app.UsageError("--log-level %q is none of debug, info, warn and error", f.logLevel)
+		return nil, nil, app.UsageError("--log-level %q is not one of debug, info, warn and error", f.logLevel)
 	}
 	level.Set(given)
 	options := &slog.HandlerOptions{Level: level}
@@ -166,7 +166,7 @@ func (f *startFlags) logger(out io.Writer) (*slog.Logger, *slog.LevelVar, error)
 	case "text", "color":
 		return slog.New(slog.NewTextHandler(out, options)), level, nil
 	}
-	return nil, nil, app.UsageError("--log-type %q is none of %s", f.logType, strings.Join([]string{"text", "color", "json"}, ", "))
+	return nil, nil, app.UsageError("--log-type %q is not one of %s", f.logType, strings.Join([]string{"text", "color", "json"}, ", "))
 }
 
 // credential finds the user of --hook-user.

@@ -131,13 +131,13 @@ func (o *conformanceOptions) check() (err error) {
 		o.focus = regexp.QuoteMeta(conformance.Quick)
 	}
 	if o.Focus, err = regexp.Compile(o.focus); err != nil {
-		return app.UsageError("--focus is no regular expression: %v", err)
+		return app.UsageError("--focus is not a regular expression: %v", err)
 	}
 	if o.skip == "" {
 		return nil
 	}
 	if o.Skip, err = regexp.Compile(o.skip); err != nil {
-		return app.UsageError("--skip is no regular expression: %v", err)
+		return app.UsageError("--skip is not a regular expression: %v", err)
 	}
 	return nil
 }

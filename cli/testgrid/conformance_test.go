@@ -19,8 +19,8 @@ func TestConformanceRefusesBeforeFirstTest(t *testing.T) {
 	}{
 		"no report":            {[]string{"--quick"}, app.ExitUsage, "--out is missing"},
 		"two focuses":          {[]string{"--out", out, "--quick", "--focus", "x"}, app.ExitUsage, "choose one of --quick and --focus"},
-		"a broken focus":       {[]string{"--out", out, "--focus", "("}, app.ExitUsage, "--focus is no regular expression"},
-		"a broken skip":        {[]string{"--out", out, "--skip", "("}, app.ExitUsage, "--skip is no regular expression"},
+		"a broken focus":       {[]string{"--out", out, "--focus", "("}, app.ExitUsage, "--focus is not a regular expression"},
+		"a broken skip":        {[]string{"--out", out, "--skip", "("}, app.ExitUsage, "--skip is not a regular expression"},
 		"nothing at one time":  {[]string{"--out", out, "--parallel", "0"}, app.ExitUsage, "--parallel must be 1 or more"},
 		"an argument":          {[]string{"--out", out, "ConfigMap"}, app.ExitUsage, "flags of e2e.test go behind --"},
 		"no program":           {[]string{"--out", out, "--e2e", "/does/not/exist"}, app.ExitFailed, "name it with --e2e"},
@@ -35,7 +35,7 @@ func TestConformanceRefusesBeforeFirstTest(t *testing.T) {
 	}
 }
 
-// TestTestImagesAreWrittenAsManifest has a script instead of e2e.test, which prints one image per line.
+// TestTestImagesAreWrittenAsManifest uses a script instead of e2e.test, which prints one image per line.
 func TestTestImagesAreWrittenAsManifest(t *testing.T) {
 	t.Parallel()
 	program := write(t, "e2e.test", "#!/bin/sh\n[ \"$*\" = --list-images ] && printf '%s\\n' registry.k8s.io/e2e-test-images/agnhost:2.63.0 "+

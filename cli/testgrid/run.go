@@ -178,7 +178,7 @@ func checkServer(text string) error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return app.UsageError("--server is no URL such as https://install.example.com")
+		return app.UsageError("--server is not a URL such as https://install.example.com")
 	}
 	if u.User != nil {
 		return app.UsageError("--server %s must not have a name and a password; hosts fetch from it without them", u.Host)

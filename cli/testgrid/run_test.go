@@ -25,7 +25,7 @@ func TestRunRefusesBeforeFirstHost(t *testing.T) {
 		"no report":           {[]string{tests, "--hosts", hosts, "--store", "s"}, app.ExitUsage, "--out is missing"},
 		"no attempts":         {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--repeat", "0"}, app.ExitUsage, "--repeat"},
 		"a server's password": {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "https://me:hunter2@example.com"}, app.ExitUsage, "--server example.com must not have a name and a password"},
-		"no server's URL":     {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "example.com"}, app.ExitUsage, "no URL such as"},
+		"no server's URL":     {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "example.com"}, app.ExitUsage, "not a URL such as"},
 		"another again":       {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--again", "some"}, app.ExitUsage, "[failed all]"},
 		"a mistake in tests":  {[]string{bad, "--hosts", hosts, "--store", "s", "--out", out}, app.ExitFailed, "bad.yaml:1:3: error: the test has no installerSpec"},
 		"a mistake in hosts":  {[]string{tests, "--hosts", badHosts, "--store", "s", "--out", out}, app.ExitFailed, "hosts.yaml:1:39: error: a system has 0 kinds"},
@@ -40,7 +40,7 @@ func TestRunRefusesBeforeFirstHost(t *testing.T) {
 	}
 }
 
-// TestRunFailsIfTestFails has a program that makes no bundles: all tests but one fail for that reason.
+// TestRunFailsIfTestFails uses a program that makes no bundles: all tests but one fail for that reason.
 func TestRunFailsIfTestFails(t *testing.T) {
 	tests := write(t, "tests.yaml", "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n- name: y\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  unsupportedOSIDs: [a]\n")
 	hosts := write(t, "hosts.yaml", "systems: {a: {command: /bin/true}}\n")

@@ -139,7 +139,7 @@ func TestKilledAddOnApplyIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAddOnOfBundleIsApplied has a bundle whose Installer sets an option, as an archive and as the folder into which it was unpacked.
+// TestAddOnOfBundleIsApplied uses a bundle whose Installer sets an option, as an archive and as the folder into which it was unpacked.
 func TestAddOnOfBundleIsApplied(t *testing.T) {
 	p := patching{t, t.TempDir()}
 	kubeconfig := kubeconfigFor(t)

@@ -64,7 +64,7 @@ func TestInspectReadsArchiveByURL(t *testing.T) {
 	})
 }
 
-// TestInspectTellsArchitecturesApart has an OS package for two of them.
+// TestInspectTellsArchitecturesApart uses an OS package for two of them.
 func TestInspectTellsArchitecturesApart(t *testing.T) {
 	p := bundle.Package{Name: "app", Version: "1.0", Platforms: []string{"linux/amd64", "linux/arm64"}, Targets: []string{"debian-12"},
 		Files: []bundle.File{bundle.BytesFile("addons/app/1.0/Manifest", 0o644, nil)}}

@@ -40,7 +40,7 @@ spec: {kubernetes: {version: 1.35.4}, containerd: {version: 2.2.1}, flannel: {ve
 // planOfAdopt plans on a cluster of kURL whose only node is this host, and then adopts it.
 func planOfAdopt(t *testing.T) {
 	h := newPlanHost(t)
-	if code, out := h.sealift("", "adopt", "--plan", "--root", "node"); code != app.ExitRefused || !strings.Contains(out, "no node of a cluster") {
+	if code, out := h.sealift("", "adopt", "--plan", "--root", "node"); code != app.ExitRefused || !strings.Contains(out, "not a node of a cluster") {
 		t.Errorf("on a host of no cluster: exit code %d\n%s", code, out)
 	}
 	kubeconfig := settled(t)

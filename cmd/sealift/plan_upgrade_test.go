@@ -275,7 +275,7 @@ func planOfLoadBalancer(t *testing.T) {
 			t.Errorf("%v, exit %d, want %q:\n%s", args, code, want, out)
 		}
 	}
-	refused("is no address of a load balancer", "10.0.0.300", "--yes")
+	refused("is not an address of a load balancer", "10.0.0.300", "--yes")
 	refused("no change of the load balancer is under way", "--finish", "--yes")
 	refused("name the address of the new load balancer")
 	kubeadmConfig("127.0.0.1:6444")

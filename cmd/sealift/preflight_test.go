@@ -28,7 +28,7 @@ func TestPreflightPageIsFollowed(t *testing.T) {
 	follow(t, "../../docs/preflight.md")
 }
 
-// TestCommandsOfServedInstallerAreShownFirst has an Installer of another author on a server.
+// TestCommandsOfServedInstallerAreShownFirst uses an Installer of another author on a server.
 func TestCommandsOfServedInstallerAreShownFirst(t *testing.T) {
 	h := newPlanHost(t)
 	h.runningBundle()

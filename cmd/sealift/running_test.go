@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestStatusFindsVulnerabilitiesOfClusterImages has a node with an image of a bundle and one that no bundle has. A second image of the bundle, which
+// TestStatusFindsVulnerabilitiesOfClusterImages uses a node with an image of a bundle and one that no bundle has. A second image of the bundle, which
 // is vulnerable, too, is not in the cluster.
 func TestStatusFindsVulnerabilitiesOfClusterImages(t *testing.T) {
 	program := func(net string) [][]byte {

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/imagepackage"
 )
 
-// TestInspectListsUnsignedImages has an image that nobody signed. Without a policy that is only said.
+// TestInspectListsUnsignedImages uses an image that nobody signed. Without a policy that is only said.
 func TestInspectListsUnsignedImages(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -20,7 +20,7 @@ func (c *clock) read() time.Time { return c.now }
 
 func newClock() *clock { return &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
 
-func TestTokenIsGoodForOneLogin(t *testing.T) {
+func TestTokenIsValidForOneLogin(t *testing.T) {
 	c := newClock()
 	tokens := access.Tokens{Dir: t.TempDir(), Now: c.read}
 	text, _, err := tokens.Create("jane", access.Operator)
@@ -152,7 +152,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-func TestClockThatIsSetBackEndsTokensAndSessions(t *testing.T) {
+func TestClockSetBackEndsTokensAndSessions(t *testing.T) {
 	c, dir := newClock(), t.TempDir()
 	tokens, sessions := access.Tokens{Dir: filepath.Join(dir, "tokens"), Now: c.read}, access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.read}
 	text, token, err := tokens.Create("jane", access.Viewer)
@@ -172,7 +172,7 @@ func TestClockThatIsSetBackEndsTokensAndSessions(t *testing.T) {
 	}
 }
 
-func TestDamagedSessionKeepsNobodyOut(t *testing.T) {
+func TestDamagedSessionLocksNobodyOut(t *testing.T) {
 	c, dir := newClock(), t.TempDir()
 	sessions := access.Sessions{Dir: dir, Now: c.read}
 	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("0", 64)+".json"), []byte("{"), 0o600); err != nil {

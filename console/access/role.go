@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Role is what a login token was made for.
+// Role is the role for which a login token was made.
 type Role string
 
 // The roles. Each has what the one before it has.

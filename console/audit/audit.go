@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// defaultSize is how large a file grows before it rotates, in bytes.
+	// defaultSize is the size at which a file rotates, in bytes.
 	defaultSize = 4 << 20
 	// kept is how many rotated files remain.
 	kept = 4
@@ -44,7 +44,7 @@ type Log struct {
 	size int64
 }
 
-// New returns the log in a file, which appears with its first entry. size is how large the file grows, in bytes; 0 is the default.
+// New returns the log in a file, which appears with its first entry. size is the size at which it rotates, in bytes; 0 means the default.
 func New(name string, size int64) *Log {
 	if size == 0 {
 		size = defaultSize

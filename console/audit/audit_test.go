@@ -41,7 +41,7 @@ func TestAuditRotates(t *testing.T) {
 	}
 }
 
-// TestProgramsRotateOneByOne has two logs of the same files, as the console and its unit for changes have. A file that two rotate at once is
+// TestProgramsRotateOneByOne uses two logs of the same files, as the console and its unit for changes have. A file that two rotate at once is
 // replaced before it is full.
 func TestProgramsRotateOneByOne(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.jsonl")

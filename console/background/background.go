@@ -34,7 +34,7 @@ type Request struct {
 	Began   time.Time `json:"began"`
 }
 
-// result is how a change ended.
+// result is the outcome of a change.
 type result struct {
 	Ended   time.Time `json:"ended"`
 	Failure string    `json:"failure,omitempty"`

@@ -101,7 +101,7 @@ func TestInterruptedChangeIsReported(t *testing.T) {
 	}
 }
 
-func TestChangeThatIsNotRecordedDoesNotStart(t *testing.T) {
+func TestUnrecordedChangeDoesNotStart(t *testing.T) {
 	u := newUnit(t, "exit 0")
 	full := errors.New("no space left")
 	if err := u.runner.Begin(t.Context(), background.Request{Action: "a"}, func() error { return full }); !errors.Is(err, full) || u.active {

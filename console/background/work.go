@@ -30,7 +30,7 @@ type Worker struct {
 	Dir string
 	// Run runs a sealift to its end. Both outputs are for people.
 	Run func(ctx context.Context, words []string, out, errOut io.Writer) error
-	// Ended is told of the end.
+	// Ended is called at the end.
 	Ended func(State) error
 	Now   func() time.Time
 }

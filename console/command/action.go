@@ -160,7 +160,7 @@ func Find(name string) (Action, bool) {
 	return all[at], true
 }
 
-// settings are the settings by the names that words have, with what sets them.
+// named returns a setting by its placeholder in words, and the flag that sets it.
 func (s Settings) named(name string) (value, flag string, ok bool) {
 	switch name {
 	case "snapshotKey":

@@ -21,6 +21,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/head"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/internal/tail"
@@ -157,15 +158,15 @@ func (r *Reader) read(ctx context.Context, timeout time.Duration, words []string
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	d := Document{Command: r.line(words...)}
-	var out limited
+	out := head.Buffer{Limit: maxDocument}
 	var said tail.Buffer
-	err := start(ctx, r.program, append(words, "-o", "json"), &out, plaintext.NewWriter(&said))
+	err := Run(ctx, r.program, append(words, "-o", "json"), &out, plaintext.NewWriter(&said))
 	d.Said = said.String()
-	text := bytes.TrimSpace(out.kept.Bytes())
+	text := bytes.TrimSpace(out.Bytes())
 	switch {
 	case ctx.Err() != nil:
 		d.Err = fmt.Errorf("%s did not end within %s", d.Command, timeout)
-	case out.exceeded:
+	case out.Dropped:
 		d.Err = fmt.Errorf("%s: %w", d.Command, ErrLong)
 	case len(text) > 0 && json.Valid(text):
 		d.JSON = text
@@ -177,9 +178,9 @@ func (r *Reader) read(ctx context.Context, timeout time.Duration, words []string
 	return d
 }
 
-// start runs a program to its end, with its own environment: variables such as SEALIFT_ROOT stand for flags. The program is killed when
+// Run runs a program to its end, with its own environment: variables such as SEALIFT_ROOT stand for flags. The program is killed when
 // the console ends.
-func start(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
+func Run(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
 	cmd := exec.CommandContext(ctx, program, words...)
 	cmd.Env = []string{"HOME=/root", "PATH=" + hostpath.Folders, "LANG=C.UTF-8"}
 	cmd.Dir = "/"
@@ -187,25 +188,6 @@ func start(ctx context.Context, program string, words []string, out, errOut io.W
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endTime
 	return child.Run(cmd)
-}
-
-// Run runs a sealift to its end. The caller bounds its time and its output.
-func Run(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
-	return start(ctx, program, words, out, errOut)
-}
-
-// limited keeps the first bytes of an output. It has no ReadFrom: io.Copy would fill the buffer past the limit.
-type limited struct {
-	kept     bytes.Buffer
-	exceeded bool
-}
-
-// Write never fails: a program whose output is cut goes on to its end.
-func (l *limited) Write(p []byte) (int, error) {
-	room := maxDocument - l.kept.Len()
-	l.exceeded = l.exceeded || len(p) > room
-	_, err := l.kept.Write(p[:min(len(p), room)])
-	return len(p), err
 }
 
 // Line returns the command line with which a person runs sealift with these words.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/internal/head"
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
@@ -149,9 +150,9 @@ func (j *Jobs) remove(job *Job) {
 func (j *Jobs) run(ctx context.Context, job *Job, words []string) {
 	ctx, cancel := context.WithTimeout(ctx, job.Action.time)
 	defer cancel()
-	var out limited
+	out := head.Buffer{Limit: maxDocument}
 	progress := plaintext.NewWriter(job)
-	err := errors.Join(start(ctx, j.program, words, &out, progress), progress.Close())
+	err := errors.Join(Run(ctx, j.program, words, &out, progress), progress.Close())
 	var failure string
 	var exit *exec.ExitError
 	switch {
@@ -163,12 +164,12 @@ func (j *Jobs) run(ctx context.Context, job *Job, words []string) {
 		failure = fmt.Sprintf("failed with exit code %d", exit.ExitCode())
 	case err != nil:
 		failure = err.Error()
-	case out.exceeded:
+	case out.Dropped:
 		failure = ErrLong.Error()
 	}
 	job.change(func() {
-		if job.ended, job.failure = j.now(), failure; !out.exceeded {
-			job.document = out.kept.Bytes()
+		if job.ended, job.failure = j.now(), failure; !out.Dropped {
+			job.document = out.Bytes()
 		}
 	})
 	state, _ := job.State()

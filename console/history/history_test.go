@@ -25,8 +25,8 @@ func record(t *testing.T, r *history.Recorder, lasts time.Duration) {
 	r.Run(ctx)
 }
 
-// TestAnHourIsKept records for more than an hour, and goes on after a restart.
-func TestAnHourIsKept(t *testing.T) {
+// TestHistoryKeepsOneHour records for more than an hour, and goes on after a restart.
+func TestHistoryKeepsOneHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "history.json")
 		var taken atomic.Int64
@@ -69,8 +69,8 @@ func TestDamagedFileIsReplaced(t *testing.T) {
 	})
 }
 
-// TestClockThatIsSetBackDropsSamples: those of the future would stay for as long as the clock was wrong.
-func TestClockThatIsSetBackDropsSamples(t *testing.T) {
+// TestClockSetBackDropsSamples: those of the future would stay for as long as the clock was wrong.
+func TestClockSetBackDropsSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := 24 * time.Hour
 		r := &history.Recorder{File: filepath.Join(t.TempDir(), "history.json"), Log: slog.New(slog.DiscardHandler)}

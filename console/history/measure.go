@@ -21,7 +21,7 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Node says where a node has what is measured.
+// Node names the database and the API server of a node to measure.
 type Node struct {
 	Database string // file of etcd's database
 	CA       string // file with the cluster's CA

@@ -34,7 +34,7 @@ const (
 // ErrUnavailable means that nobody can log in by the issuer now. Logins by tokens do not need it.
 var ErrUnavailable = errors.New("the issuer cannot be used")
 
-// Refused is why the issuer's answer logs nobody in.
+// Refused is the reason why a login by the issuer failed.
 type Refused struct{ Reason string }
 
 // Error implements error.
@@ -42,7 +42,7 @@ func (r Refused) Error() string { return r.Reason }
 
 func refused(format string, args ...any) error { return Refused{fmt.Sprintf(format, args...)} }
 
-// ErrNoFlow is the answer to whoever comes back without having begun here. It does not say why.
+// ErrNoFlow refuses a callback whose login did not begin in this browser. It does not say why.
 var ErrNoFlow = refused("the login did not begin in this browser, it was used, or it is older than 10 minutes; begin again")
 
 // Client logs people in. Its methods may be called from several goroutines.
@@ -69,7 +69,7 @@ func New(s Settings, file string, now func() time.Time) *Client {
 	return &Client{Settings: s, File: file, Now: now, flows: make(map[[sha256.Size]byte]flow), busy: make(chan struct{}, maxBusy)}
 }
 
-// IssuerURL is the URL of the issuer, or why nobody can log in by one.
+// IssuerURL returns the URL of the issuer, or the reason why logins by an issuer are impossible.
 func (c *Client) IssuerURL() (string, error) {
 	_, i, err := c.login(c.File)
 	return i.URL, err

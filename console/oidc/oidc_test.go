@@ -85,8 +85,8 @@ func TestIssuerIsChosen(t *testing.T) {
 	}
 }
 
-// TestIssuerGivesNoNameOfTheCluster has an issuer without prefixes.
-func TestIssuerGivesNoNameOfTheCluster(t *testing.T) {
+// TestIssuerRevealsNoClusterNames uses an issuer without prefixes.
+func TestIssuerRevealsNoClusterNames(t *testing.T) {
 	for _, claims := range []map[string]any{
 		{"sub": "vera", "groups": []any{"staff", "system:masters"}}, {"sub": "vera", "groups": "sealift:nodes"}, {"sub": "system:admin"}, {"sub": "sealift:control-plane:a", "groups": []any{"staff"}},
 	} {
@@ -133,8 +133,8 @@ func startServer(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Ser
 	return New(Settings{ClientID: "console", URL: "https://console.example"}, file, time.Now), server
 }
 
-// TestSilentIssuerHoldsNobody has an issuer that answers nothing. Whoever waits for it stops waiting, and so do those behind them.
-func TestSilentIssuerHoldsNobody(t *testing.T) {
+// TestSilentIssuerBlocksNobody uses an issuer that answers nothing. Whoever waits for it stops waiting, and so do those behind them.
+func TestSilentIssuerBlocksNobody(t *testing.T) {
 	end := make(chan struct{})
 	c, _ := startServer(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {

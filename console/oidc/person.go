@@ -104,7 +104,7 @@ func plain(text string) bool {
 	return text != "" && len(text) <= maxName && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsGraphic(c) || c == unicode.ReplacementChar })
 }
 
-// word is a role, and the groups of the Installer that give it.
+// word is a role, and the groups in the Installer whose members have it.
 type word struct {
 	role   access.Role
 	groups []string

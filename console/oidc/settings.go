@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Settings are what a console says to its issuer. The zero value lets nobody log in by an issuer.
+// Settings configure the issuer of a console. The zero value means no issuer.
 type Settings struct {
 	ClientID string `json:"clientID,omitempty"` // of the console, at the issuer
 	// ClientSecret is a file with the secret of the client. Without it, the console is a public client.

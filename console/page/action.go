@@ -165,7 +165,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request, v visitor) error {
 	})
 }
 
-// send sends the progress from a position on, and the end.
+// send sends the progress after a position, and the end.
 func (s *Site) send(w http.ResponseWriter, control *http.ResponseController, state command.State, sent *int) error {
 	if new := state.Progress[*sent:]; new != "" {
 		line, err := json.Marshal(new)

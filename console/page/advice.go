@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
-// problem is something that is wrong, with what to do about it.
+// problem is a problem of the cluster and its remedy.
 type problem struct {
 	What, Why string
 	Urgent    bool     // something does not work now

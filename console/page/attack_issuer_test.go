@@ -94,7 +94,7 @@ func forged(t *testing.T) map[string]struct {
 		"a subject that is two lines":     {"no subject", with(map[string]any{"sub": "1\n2"})},
 		"a name with control characters":  {"is not a name", with(map[string]any{"email": "a\x1b[2Jb"})},
 		"an address that is not verified": {"not verified", with(map[string]any{"email_verified": false})},
-		"groups that are no list":         {"not a list", with(map[string]any{"groups": map[string]any{"staff": true}})},
+		"groups that are not a list":      {"not a list", with(map[string]any{"groups": map[string]any{"staff": true}})},
 		"no group that has a role":        {"oidc:vera@example.org has no role", with(map[string]any{"groups": []string{"guests", "oidc:platform"}})},
 		"no group at all":                 {"oidc:vera@example.org has no role", with(map[string]any{"groups": nil})},
 		"more than 64 KiB":                {"more than 65536", with(map[string]any{"groups": []string{"staff", strings.Repeat("x", 70_000)}})},
@@ -111,7 +111,7 @@ func forged(t *testing.T) map[string]struct {
 	}
 }
 
-// changed makes an administrator of whoever a token is about.
+// changed replaces the group staff in the claims of a token with that of administrators.
 func changed(token string) string {
 	parts := strings.Split(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])

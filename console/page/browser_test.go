@@ -86,7 +86,7 @@ func TestBrowserRunsAction(t *testing.T) {
 	}
 }
 
-// TestBrowserFollowsRollout has an upgrade whose nodes go through their stages while the page is open. One of them is lost.
+// TestBrowserFollowsRollout uses an upgrade whose nodes go through their stages while the page is open. One of them is lost.
 func TestBrowserFollowsRollout(t *testing.T) {
 	d := calm()
 	d["upgrade status"] = `{"upgrade":{"from":"1.36.3","to":"1.37.2","leader":"node-1","began":"2026-01-02T03:04:05Z","phase":"nodes","nodes":{"node-1":{"stage":"upgraded"},"node-2":{"stage":"prepared"},"node-3":{"stage":"prepared"}}}}`

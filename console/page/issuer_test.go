@@ -93,7 +93,7 @@ func (p *person) loginAtIssuer() (int, http.Header, string) {
 	return p.get(p.fromIssuer(p.toIssuer()))
 }
 
-// heading says who is logged in.
+// heading returns the heading of a page, which names the person.
 func (p *person) heading() string {
 	_, _, text := p.get("/")
 	_, text, _ = strings.Cut(text, `<span>`)
@@ -228,8 +228,8 @@ func TestSessionEndsWithItsGroup(t *testing.T) {
 	}
 }
 
-// TestAbsentIssuerKeepsNobodyOut stops the issuer, and takes it out of the cluster.
-func TestAbsentIssuerKeepsNobodyOut(t *testing.T) {
+// TestAbsentIssuerLocksNobodyOut stops the issuer, and takes it out of the cluster.
+func TestAbsentIssuerLocksNobodyOut(t *testing.T) {
 	c := startWithIssuer(t)
 	c.issuer.Stop()
 	p := c.person()
@@ -246,8 +246,8 @@ func TestAbsentIssuerKeepsNobodyOut(t *testing.T) {
 	c.as(access.Viewer)
 }
 
-// TestLoginGoesOnByNameOfIssuer reads the login page by a name that is not the one of the redirect URI. Its cookie would not come back.
-func TestLoginGoesOnByNameOfIssuer(t *testing.T) {
+// TestLoginContinuesUnderIssuersName reads the login page by a name that is not the one of the redirect URI. Its cookie would not come back.
+func TestLoginContinuesUnderIssuersName(t *testing.T) {
 	c := startWithIssuer(t)
 	c.options.Host = func(string) bool { return true }
 	c.restart()

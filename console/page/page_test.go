@@ -210,7 +210,7 @@ func TestOutputIsStreamed(t *testing.T) {
 	}
 }
 
-// TestConsoleSaysWhyTheClusterIsDown has no API, and then no command that works.
+// TestConsoleSaysWhyTheClusterIsDown runs without an API, and then without a working command.
 func TestConsoleSaysWhyTheClusterIsDown(t *testing.T) {
 	c := start(t, map[string]string{"status -o": `{"state":"installed","steps":9,"finished":9,"addOns":[],"nodes":[],"stopped":["kubelet.service"],"cluster":"does not answer: connection refused",
 "certificates":[{"file":"/etc/kubernetes/pki/apiserver.crt","kind":"certificate","end":"2025-01-02T03:04:05Z","daysLeft":-5,"usedBy":[]}],

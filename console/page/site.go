@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
-// Options are what the pages work with.
+// Options configure a Site.
 type Options struct {
 	Program  string // the sealift of the node
 	Settings command.Settings

@@ -22,7 +22,7 @@ const (
 	rowMarkup = 300
 )
 
-// source says where the data of a page comes from.
+// source is the command that gave a page its data.
 type source struct {
 	Command string
 	Time    time.Time

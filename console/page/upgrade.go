@@ -25,7 +25,7 @@ type rollout struct {
 	More       int // nodes that are left out
 }
 
-// rolloutStage is a stage with the nodes that are in it.
+// rolloutStage is a stage of an upgrade with its nodes.
 type rolloutStage struct {
 	Name, About string
 	Nodes       []rolloutNode

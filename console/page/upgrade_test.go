@@ -93,8 +93,8 @@ func TestUpgradeIsFollowed(t *testing.T) {
 	}
 }
 
-// TestRestoreIsTried starts a drill, and reads its result on the page of snapshots.
-func TestRestoreIsTried(t *testing.T) {
+// TestRestoreDrillRuns starts a drill, and reads its result on the page of snapshots.
+func TestRestoreDrillRuns(t *testing.T) {
 	c := start(t, documents())
 	p := c.as(access.Operator)
 	values := url.Values{"snapshot": {"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}}

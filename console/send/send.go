@@ -139,7 +139,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, head
 	return d, refused
 }
 
-// Upload sends a bundle, and returns when it can be used. progress is told how far the upload is. An error is final: the console has refused
+// Upload sends a bundle, and returns when it can be used. It calls progress as the upload advances. An error is final: the console has refused
 // the bundle, or was away for an hour.
 func (c *Client) Upload(ctx context.Context, file string, progress func(upload.Upload), say func(error)) (upload.Upload, error) {
 	f, err := regularfile.Open(file)

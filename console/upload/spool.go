@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/internal/plaintext"
 )
 
-// Options are what a spool works with.
+// Options configure a Spool.
 type Options struct {
 	Spool   string // folder of uploads: ID.json and, until an upload is ready, ID.part
 	Bundles string // folder of the bundles that are ready; on the same file system
@@ -28,7 +28,7 @@ type Options struct {
 	Check func(ctx context.Context, file string) (Verdict, error)
 	// Space returns the free bytes of the file system of a folder.
 	Space func(folder string) (uint64, error)
-	// Ended is told of uploads that became ready or were refused.
+	// Ended is called for uploads that became ready or were refused.
 	Ended func(Upload)
 	Now   func() time.Time
 	Log   *slog.Logger

@@ -37,7 +37,7 @@ const workers = 4
 // Namespace is where an agent keeps its state on its cluster.
 const Namespace = "sealift-fleet-agent"
 
-// DefaultMaxAge is how old a signature may be that an agent sees for the first time.
+// DefaultMaxAge is the maximum age of a signature that an agent sees for the first time.
 const DefaultMaxAge = 30 * 24 * time.Hour
 
 // Options configure an agent. Hub, Local and Cluster are required.
@@ -50,7 +50,7 @@ type Options struct {
 	// without signatures, of a hub that does not sign. One of them is required.
 	Keys     []signature.PublicKey
 	Unsigned bool
-	// MaxAge is how old the signature of a work may be that is new to the cluster. Default DefaultMaxAge.
+	// MaxAge is the maximum age of the signature of a work that is new to the cluster. Default DefaultMaxAge.
 	MaxAge time.Duration
 	// FormerHubs are addresses of the hub under which an agent of Open Cluster Management recorded what it applied. That of Hub is
 	// always among them.

@@ -253,7 +253,7 @@ data: {color: blue}
 	}
 }
 
-// TestFailedAddOnDoesNotStopOthers has an add-on whose Lease cannot be read, and another one.
+// TestFailedAddOnDoesNotStopOthers uses an add-on whose Lease cannot be read, and another one.
 func TestFailedAddOnDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -269,7 +269,7 @@ func TestFailedAddOnDoesNotStopOthers(t *testing.T) {
 	})
 }
 
-// TestWorkStaysUntilItsObjectsAreDeleted has a cluster that cannot list its kinds while a work is deleted.
+// TestWorkStaysUntilItsObjectsAreDeleted uses a cluster that cannot list its kinds while a work is deleted.
 func TestWorkStaysUntilItsObjectsAreDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

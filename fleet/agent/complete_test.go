@@ -30,7 +30,7 @@ spec:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: plain, namespace: default}, data: {value: VALUE}}
 `
 
-// TestCompleteManifestsAreNotReapplied has a work with two manifests that become complete, one after the other.
+// TestCompleteManifestsAreNotReapplied uses a work with two manifests that become complete, one after the other.
 func TestCompleteManifestsAreNotReapplied(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestExecutorRightsAreChecked has a work whose executor may write ConfigMaps, and roles, but grants no more than it has.
+// TestExecutorRightsAreChecked uses a work whose executor may write ConfigMaps, and roles, but grants no more than it has.
 func TestExecutorRightsAreChecked(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

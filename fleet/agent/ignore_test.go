@@ -64,7 +64,7 @@ func TestIgnoredFieldsKeepTheirValues(t *testing.T) {
 	}
 }
 
-func TestFieldsThatChangedOnTheClusterAreLeftOut(t *testing.T) {
+func TestFieldsChangedOnClusterAreLeftOut(t *testing.T) {
 	const ours = `{"f:spec":{"f:containers":{"k:{\"name\":\"log\"}":{".":{},"f:image":{},"f:name":{}},"k:{\"name\":\"web\"}":{".":{},"f:args":{},"f:name":{}}},"f:a.b/c":{}}}`
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{

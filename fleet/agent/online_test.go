@@ -258,7 +258,7 @@ func (c *cluster) repaired(name string) {
 	c.eventually(name+" is repaired", func() bool { return c.image(name) != "" })
 }
 
-// waits is whether a work is not applied because of its images, for a reason.
+// waits reports whether a work waits for its images for a reason.
 func (c *cluster) waits(name, why string) bool {
 	a := c.applied(name)
 	return a != nil && a.Reason == "ImagesMissing" && strings.Contains(a.Message, why)

@@ -46,7 +46,7 @@ type Carried struct {
 	Images Images
 	// Report is the file to write.
 	Report string
-	// MaxAge is how old a parcel may be. Default DefaultMaxAge.
+	// MaxAge is the maximum age of a parcel. Default DefaultMaxAge.
 	MaxAge time.Duration
 	// Wait is how long to wait until all works are applied and rolled out. Look is how often to look. Default 1 s.
 	Wait, Look time.Duration
@@ -330,7 +330,7 @@ func (w *carrier) applyAll(ctx context.Context, works []*ocm.ManifestWork) (wait
 				}
 				known[work.Name] = manifests
 			}
-			if !w.lookAt(ctx, work, manifests) {
+			if !w.checkStatus(ctx, work, manifests) {
 				waiting = append(waiting, work.Name)
 			}
 		}
@@ -342,8 +342,8 @@ func (w *carrier) applyAll(ctx context.Context, works []*ocm.ManifestWork) (wait
 	return waiting, err
 }
 
-// lookAt notes the status of a work, and returns whether it is applied and rolled out.
-func (w *carrier) lookAt(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) bool {
+// checkStatus notes the status of a work, and returns whether it is applied and rolled out.
+func (w *carrier) checkStatus(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) bool {
 	work.Status = w.status[work.Name]
 	w.agent.status(ctx, work, manifests)
 	w.verified(work)

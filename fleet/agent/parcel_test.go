@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestReportsContinueUnderNewKey has a cluster that joined again after its hub got a new key. The hub takes only reports with
+// TestReportsContinueUnderNewKey uses a cluster that joined again after its hub got a new key. The hub takes only reports with
 // numbers above those that it took before.
 func TestReportsContinueUnderNewKey(t *testing.T) {
 	var keys []signature.PublicKey

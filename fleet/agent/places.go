@@ -81,7 +81,7 @@ func (m *manifest) names(id ocm.ResourceIdentifier) bool {
 	})
 }
 
-// may reports whether an object may move from one place to another.
+// may reports whether an object may move between two places.
 func (p places) may(was places) bool {
 	if was.Objects == p.Objects {
 		return false

@@ -57,8 +57,8 @@ func chartOf(a *bundle.Archive, r parcel.Release) ([]byte, error) {
 	return chart, nil
 }
 
-// lookAtReleases records the state of the releases of a parcel. It returns those that are not ready.
-func (w *carrier) lookAtReleases(ctx context.Context, a *bundle.Archive, p parcel.Parcel) (waiting []string, err error) {
+// recordReleases records the state of the releases of a parcel. It returns those that are not ready.
+func (w *carrier) recordReleases(ctx context.Context, a *bundle.Archive, p parcel.Parcel) (waiting []string, err error) {
 	for _, r := range p.Releases {
 		if !r.Proxy.DeletionTimestamp.IsZero() {
 			continue // the report of the apply has it

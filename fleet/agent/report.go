@@ -58,11 +58,11 @@ func (w *carrier) reportOnly(ctx context.Context, plan bool) (out Applied, err e
 		if err := w.recorded(ctx, work, manifests); err != nil {
 			return out, err
 		}
-		if !w.lookAt(ctx, work, manifests) {
+		if !w.checkStatus(ctx, work, manifests) {
 			out.Waiting = append(out.Waiting, work.Name)
 		}
 	}
-	late, err := w.lookAtReleases(ctx, current, p)
+	late, err := w.recordReleases(ctx, current, p)
 	if err != nil {
 		return out, err
 	}

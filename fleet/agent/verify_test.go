@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// TestSequenceBelongsToClusterName has a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
+// TestSequenceBelongsToClusterName uses a cluster that was oslo, joins again as rome, and is oslo again. The hub counts from one for
 // rome, which does not mean that it was restored from a backup. What oslo has accepted stays accepted, even under later names.
 func TestSequenceBelongsToClusterName(t *testing.T) {
 	_, key := fixture.SigningKey(t)

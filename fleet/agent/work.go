@@ -122,7 +122,7 @@ func (a *agent) finalizers(ctx context.Context, work *ocm.ManifestWork, list []s
 	return a.hub.Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
 }
 
-// strategy is how objects of a work are applied that are applied together.
+// strategy is the update strategy of objects that are applied together.
 type strategy struct {
 	manager    string
 	force      bool

@@ -30,7 +30,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Hub is a hub as this package uses it.
+// Hub is the hub that packs parcels.
 type Hub struct {
 	client.Client
 	Ledger *ledger.Ledger

@@ -38,7 +38,7 @@ func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition
 	if specs == (Condition{}) {
 		specs = Condition{"HelmReleaseProxySpecsUpToDate", "True", "UpToDate", ""}
 	}
-	return []Condition{summarize(specs, ready), ready, specs}
+	return []Condition{Summary(specs, ready), ready, specs}
 }
 
 // deleting reports that a release is uninstalled from a cluster that is no longer selected, and what blocks that.
@@ -87,8 +87,8 @@ func proxiesReady(releases []caaph.HelmReleaseProxy) Condition {
 	return ready
 }
 
-// summarize derives condition Ready from the others: the worst status, and their messages.
-func summarize(conditions ...Condition) Condition {
+// Summary derives condition Ready from the others: the worst status, and their messages.
+func Summary(conditions ...Condition) Condition {
 	ready := Condition{Type: "Ready", Status: "True", Reason: "InfoReported"}
 	for _, c := range conditions {
 		switch {

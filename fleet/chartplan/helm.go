@@ -143,9 +143,6 @@ func Report(has Installed) Condition {
 	return no("HelmInstallOrUpgradeFailed", "Helm release is in a failed state: "+has.Status)
 }
 
-// Summary returns condition Ready of a HelmReleaseProxy, made of its others.
-func Summary(available, ready Condition) Condition { return summarize(available, ready) }
-
 // Record writes the state of the cluster into a HelmReleaseProxy. The name is the release's, which Helm may have chosen.
 func Record(r *caaph.HelmReleaseProxy, has Installed, name string) {
 	r.Status.Status, r.Status.Revision = has.Status, has.Revision

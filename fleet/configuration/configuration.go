@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// Input has everything that the configuration of one add-on depends on.
+// Input is the input of the configuration of one add-on.
 type Input struct {
 	// Defaults are the add-on's defaults, and DefaultRefs their hashes.
 	Defaults    []ocm.AddOnConfig

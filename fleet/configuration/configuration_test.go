@@ -153,7 +153,7 @@ func TestEarlierPlacementDoesNotFillGaps(t *testing.T) {
 	}
 }
 
-// TestBadStrategyStopsOnlyItsPlacement has an invalid placement beside a valid one.
+// TestBadStrategyStopsOnlyItsPlacement uses an invalid placement beside a valid one.
 func TestBadStrategyStopsOnlyItsPlacement(t *testing.T) {
 	bad, good := oneByOne("good", "a"), oneByOne("good", "b")
 	bad.Name = "bad"
@@ -196,7 +196,7 @@ func TestUnsupportedTypesAreNamed(t *testing.T) {
 	}
 }
 
-// TestUnsupportedTypesHaveNoNewHash has an add-on that supports no type: the generation is written, the hash is not.
+// TestUnsupportedTypesHaveNoNewHash uses an add-on that supports no type: the generation is written, the hash is not.
 func TestUnsupportedTypesHaveNoNewHash(t *testing.T) {
 	own := ocm.AddOnConfig{ConfigType: deploy, ConfigObject: ocm.ConfigObject{Name: "mine"}}
 	had := []ocm.ConfigReference{{ConfigType: deploy, DesiredConfig: hashed("mine", "")}}

@@ -59,7 +59,7 @@ func randomBytes(seed uint64, size int) []byte {
 	return data
 }
 
-// TestFetchResumesWhereItWasCut has a connection that is cut repeatedly. Only the beginning of the package, with its index, is
+// TestFetchResumesWhereItWasCut uses a connection that is cut repeatedly. Only the beginning of the package, with its index, is
 // transferred more than once.
 func TestFetchResumesWhereItWasCut(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestFetchResumesWhereItWasCut(t *testing.T) {
 	}
 }
 
-// TestFetchRestartsAfterChangedBeginning has a layer whose first part has changed.
+// TestFetchRestartsAfterChangedBeginning uses a layer whose first part has changed.
 func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 	t.Parallel()
 	layer := randomBytes(1, 1<<20)
@@ -141,7 +141,7 @@ func TestFetchRestartsAfterChangedBeginning(t *testing.T) {
 	}
 }
 
-// TestFetchEndsWithItsContext has a context that ends while a layer is read from a store that ignores it.
+// TestFetchEndsWithItsContext uses a context that ends while a layer is read from a store that ignores it.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	file := packed(t, randomBytes(1, 20<<20))

@@ -82,7 +82,7 @@ func (s *shop) find(images ...string) (found content.Found, names []string) {
 	return found, names
 }
 
-// TestDamagedPackageDoesNotStopOthers has an unreadable package. A work that needs nothing of it gets everything, and one that may
+// TestDamagedPackageDoesNotStopOthers uses an unreadable package. A work that needs nothing of it gets everything, and one that may
 // need it gets its name.
 func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestDamagedPackageDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestUnsignedPackageDoesNotStopOthers has a newer unsigned package with the image.
+// TestUnsignedPackageDoesNotStopOthers uses a newer unsigned package with the image.
 func TestUnsignedPackageDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -133,7 +133,7 @@ func TestUnsignedPackageDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// TestUnreachableStoreIsNotADamagedPackage has a server that ends after its packages were listed.
+// TestUnreachableStoreIsNotADamagedPackage uses a server that ends after its packages were listed.
 func TestUnreachableStoreIsNotADamagedPackage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -156,7 +156,7 @@ func TestUnreachableStoreIsNotADamagedPackage(t *testing.T) {
 	}
 }
 
-// TestImageSpellingsMatch has an image of Docker Hub, one of another registry and one with a digest.
+// TestImageSpellingsMatch uses an image of Docker Hub, one of another registry and one with a digest.
 func TestImageSpellingsMatch(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

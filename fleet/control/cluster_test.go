@@ -64,7 +64,7 @@ func TestRestartedHubWaitsForRenewals(t *testing.T) {
 	look("the cluster is still silent", false, 0)
 }
 
-// TestClusterIsAcceptedAndDenied has a cluster that was never accepted, then one that is, and one that is not any more.
+// TestClusterIsAcceptedAndDenied uses a cluster that was never accepted, then one that is, and one that is not any more.
 func TestClusterIsAcceptedAndDenied(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	c := &controllers{now: func() time.Time { return now }}
@@ -91,7 +91,7 @@ func TestClusterIsAcceptedAndDenied(t *testing.T) {
 	}
 }
 
-// TestClocksOfClusters has a cluster whose clock is ahead, then behind, then right, and that is silent in the end.
+// TestClocksOfClusters uses a cluster whose clock is ahead, then behind, then right, and that is silent in the end.
 func TestClocksOfClusters(t *testing.T) {
 	const limit = 5 * time.Minute
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

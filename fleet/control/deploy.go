@@ -69,7 +69,7 @@ type clusterAddOns struct {
 
 // place is an add-on on a cluster.
 type place struct {
-	// before is the stored add-on, and addOn the desired one.
+	// before is the stored state of the add-on, and addOn the desired one.
 	before, addOn *ocm.ManagedClusterAddOn
 	cluster       *ocm.ManagedCluster
 	gone          bool                // the cluster

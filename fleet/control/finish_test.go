@@ -24,7 +24,7 @@ spec:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: finishing, namespace: default}, data: {state: done}}
 `
 
-// TestCompleteWorkIsDeleted has a work that requests deletion two seconds after it is complete.
+// TestCompleteWorkIsDeleted uses a work that requests deletion two seconds after it is complete.
 func TestCompleteWorkIsDeleted(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo")

@@ -198,12 +198,12 @@ func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool
 	if err != nil || len(lacking) == 0 {
 		return err == nil, "", err
 	}
-	ended, why = i.lookFor(a, lacking)
+	ended, why = i.findMissing(a, lacking)
 	return ended, why, nil
 }
 
-// lookFor looks for images, unless that is under way, or has failed just now.
-func (i *images) lookFor(a *agent, lacking []string) (ended bool, why string) {
+// findMissing looks for images, unless that is under way, or has failed just now.
+func (i *images) findMissing(a *agent, lacking []string) (ended bool, why string) {
 	next := lookUp{images: lacking, uncarried: a.template.GetAnnotations()[inventory.Uncarried] == "true"}
 	next.what = fmt.Sprint(a.key(), lacking, next.uncarried)
 	i.lookups.change(next.what, func(last lookUp, found bool) (lookUp, bool) {

@@ -79,7 +79,7 @@ func (g *grid) toolsAre(other string, images ...string) {
 	})
 }
 
-// TestWorksNameDigests has a store with packages, a tag that moves, and images that no package carries.
+// TestWorksNameDigests uses a store with packages, a tag that moves, and images that no package carries.
 func TestWorksNameDigests(t *testing.T) {
 	t.Parallel()
 	g := newGrid(t, "oslo")

@@ -124,7 +124,7 @@ func killHub(t *testing.T, kills int) {
 	}
 }
 
-// rolledOut gives a hub a fleet that has the first version of the add-on.
+// rolledOut makes a fleet that has the first version of the add-on.
 func (g *grid) rolledOut() (names []string) {
 	g.client = g.newClient()
 	names = g.fleet()

@@ -2,7 +2,7 @@ package control
 
 import "sync"
 
-// memory has what controllers of this hub remember of objects, by key. It is lost when the hub ends, so it only saves work, or holds back
+// memory caches what controllers of this hub know about objects, by key. It is lost when the hub ends, so it only saves work, or holds back
 // what would be refused. Several goroutines may use it. The zero value is empty.
 type memory[K comparable, V any] struct {
 	mu     sync.Mutex

@@ -42,7 +42,7 @@ func (s *configStore) Update(ctx context.Context, o client.Object, _ ...client.U
 	return s.Create(ctx, o)
 }
 
-// TestStoredPinsHold has two that looked up images of one template at once, for different configurations.
+// TestStoredPinsHold uses two that looked up images of one template at once, for different configurations.
 func TestStoredPinsHold(t *testing.T) {
 	s := &configStore{}
 	i := newImages(&controllers{Client: s, direct: s, hub: &hub.Hub{Namespace: "fleet"}})

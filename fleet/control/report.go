@@ -71,7 +71,7 @@ func (g *pendingWorks) done(addOn types.NamespacedName) {
 	})
 }
 
-// change makes a step. With the last one, all that wait are looked at again.
+// change makes a step. After the last one, all waiting add-ons are reconciled again.
 func (g *pendingWorks) change(step func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

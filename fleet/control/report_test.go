@@ -36,7 +36,7 @@ func TestChangedMessageAloneIsDelayed(t *testing.T) {
 	}
 }
 
-// TestUnreportedMessageWaitsOnce has an add-on whose cluster does not answer, and one with more to report afterwards.
+// TestUnreportedMessageWaitsOnce uses an add-on whose cluster does not answer, and one with more to report afterwards.
 func TestUnreportedMessageWaitsOnce(t *testing.T) {
 	var u unreported
 	one, now := types.NamespacedName{Namespace: "rome", Name: "hello"}, time.Now()

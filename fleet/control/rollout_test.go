@@ -285,7 +285,7 @@ func (g *grid) settled() {
 	before := g.versions()
 	g.stops["hub"]()
 	g.startHub()
-	time.Sleep(2 * time.Second) // all add-ons are looked at in less
+	time.Sleep(2 * time.Second) // one pass over all add-ons takes less
 	if diff := cmp.Diff(before, g.versions()); diff != "" {
 		g.Errorf("a hub that starts again wrote (-before +after):\n%s", diff)
 	}

@@ -19,7 +19,7 @@ const group = "addon.open-cluster-management.io/"
 const (
 	// InstallNamespace has spec.installNamespace.
 	InstallNamespace = group + "v1alpha1-install-namespace"
-	// leftovers has what else v1beta1 has no field for, as JSON.
+	// leftovers has the other fields that v1beta1 lacks, as JSON.
 	leftovers = "fleet.sealift.dev/v1alpha1-fields"
 )
 

@@ -102,7 +102,7 @@ func parse(t *testing.T, text string) map[string]any {
 	return o
 }
 
-// TestBothVersionsRoundTrip has two clients, one of each version, that write back what they read, 200 times.
+// TestBothVersionsRoundTrip uses two clients, one of each version, that write back what they read, 200 times.
 func TestBothVersionsRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, sample := range samples {

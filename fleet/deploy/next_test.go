@@ -172,7 +172,7 @@ func TestAppliedConditionsFollowAgents(t *testing.T) {
 	}
 }
 
-// TestFailureOfAnotherWorkIsCleared has an add-on whose new work no agent has looked at. What had failed holds no longer.
+// TestFailureOfAnotherWorkIsCleared uses an add-on whose new work no agent has looked at. What had failed holds no longer.
 func TestFailureOfAnotherWorkIsCleared(t *testing.T) {
 	s := hosted(t)
 	for kind, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 2, metav1.ConditionTrue: 0} {
@@ -210,7 +210,7 @@ func TestValidityOfHostingClusterIsKnownEarly(t *testing.T) {
 	}
 }
 
-// TestFailedHookRunsAgain has a Job that fails twice.
+// TestFailedHookRunsAgain uses a Job that fails twice.
 func TestFailedHookRunsAgain(t *testing.T) {
 	s := hosted(t)
 	s.AddOn.Annotations, s.Hosting = nil, nil

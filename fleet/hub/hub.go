@@ -71,7 +71,7 @@ type Options struct {
 	LeaseDuration time.Duration
 }
 
-// Webhook says where a hub serves its webhooks, and how the API server reaches them.
+// Webhook configures where a hub serves its webhooks, and how the API server reaches them.
 type Webhook struct {
 	// Listen is the address to listen on.
 	Listen string

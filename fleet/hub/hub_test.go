@@ -136,7 +136,7 @@ func olderRights(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
 	t.Errorf("the hub says %v", err)
 }
 
-// TestWatchesLast has a hub whose requests may take five seconds. Its watches continue.
+// TestWatchesLast uses a hub whose requests may take five seconds. Its watches continue.
 func TestWatchesLast(t *testing.T) {
 	t.Parallel()
 	var watches atomic.Int32
@@ -165,7 +165,7 @@ func TestWatchesLast(t *testing.T) {
 	t.Errorf("the hub began %d watches, and %d more in %s", before, after-before, cfg.Timeout)
 }
 
-// TestHubEndsWhileItsCachesWait has an API server that does not answer when the hub fills its caches.
+// TestHubEndsWhileItsCachesWait uses an API server that does not answer when the hub fills its caches.
 func TestHubEndsWhileItsCachesWait(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})

@@ -99,7 +99,7 @@ func holderOf(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// stepShard takes the next step for a shard. wanted means that this hub should hold it.
+// stepShard takes the next step for a shard. wanted means that this hub should own it.
 func (s *shards) stepShard(ctx context.Context, n int, l *coordinationv1.Lease, wanted bool) error {
 	held, holder := s.holds(n), holderOf(l)
 	if held != nil && holder == s.me {

@@ -28,7 +28,7 @@ import (
 // mistake is an invalid action of a user or an agent, and the message that they get.
 type mistake struct {
 	name string
-	// objects are applied. The answer is the error, or it is in the status of the object at.
+	// objects are applied. The expected message is in the error, or in the status of the object at.
 	objects, at string
 	// do is done with the credentials of the agent of cluster oslo. The answer is its error.
 	do   func(agent dynamic.Interface) error

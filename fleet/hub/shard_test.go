@@ -37,7 +37,7 @@ func holdAll(t *testing.T, s *shards) (cancel func(), over <-chan struct{}) {
 	return cancel, ended
 }
 
-// TestWorkEndsBeforeAnotherHubBegins has a hub whose API server stops to answer. Its work is stopped before its Leases expire,
+// TestWorkEndsBeforeAnotherHubBegins uses a hub whose API server stops to answer. Its work is stopped before its Leases expire,
 // and if it does not end, the hub does.
 func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestWorkEndsGracefullyWhenHubJoins(t *testing.T) {
 	}
 }
 
-// TestLeavingHubReleasesEndedShards has a hub that ends while the work in its first shard does not.
+// TestLeavingHubReleasesEndedShards uses a hub that ends while the work in its first shard does not.
 func TestLeavingHubReleasesEndedShards(t *testing.T) {
 	t.Parallel()
 	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))

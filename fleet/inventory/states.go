@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/rollout"
 )
 
-// States has the state of a rollout, for each placement of an add-on.
+// States stores the state of a rollout, for each placement of an add-on.
 type States map[ocm.ConfigObject]rollout.State
 
 // StatesName is the name of the ConfigMap, in the hub's namespace, that stores the States of an add-on.

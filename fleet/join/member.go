@@ -15,10 +15,10 @@ import (
 // AgentKey is the annotation of a ManagedCluster with the public key of its agent, as PEM.
 const AgentKey = "fleet.sealift.dev/agent-key"
 
-// extensionName names what Sealift adds to the kubeconfig of an agent.
+// extensionName is the name of the member extension in the kubeconfig of an agent.
 const extensionName = "fleet.sealift.dev"
 
-// member is that extension.
+// member is what Sealift adds to the kubeconfig of an agent.
 type member struct {
 	Cluster string `json:"cluster"`
 	// HubKeys are public keys as PEM. Unsigned means that there are deliberately none.

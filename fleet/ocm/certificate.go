@@ -15,7 +15,7 @@ const ClusterLabel = "open-cluster-management.io/cluster-name"
 type Certificate struct {
 	// PEM is the certificate.
 	PEM string `json:"pem"`
-	// Since is when it was asked for.
+	// Since is the time of the request.
 	Since time.Time `json:"since"`
 }
 

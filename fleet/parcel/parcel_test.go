@@ -119,7 +119,7 @@ func FuzzReadReport(f *testing.F) {
 	})
 }
 
-// TestLargeReportIsRefused has a report of a tebibyte, most of it a hole.
+// TestLargeReportIsRefused uses a report of a tebibyte, most of it a hole.
 func TestLargeReportIsRefused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "oslo.report")
 	if err := os.WriteFile(name, []byte("{}"), 0o600); err != nil {

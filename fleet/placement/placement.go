@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// Known has what decisions depend on besides the placement and its candidates.
+// Known has the other inputs of a decision, besides the placement and its candidates.
 type Known struct {
 	Now time.Time
 	// Decisions are those of all placements. They are found by their label and namespace.

@@ -35,7 +35,7 @@ func cluster(name string, labels ...string) *ocm.ManagedCluster {
 	return c
 }
 
-// TestUnknownSelectorSelectsNothing has a set whose members are unknown.
+// TestUnknownSelectorSelectsNothing uses a set whose members are unknown.
 func TestUnknownSelectorSelectsNothing(t *testing.T) {
 	s := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
 	s.Spec.ClusterSelector.SelectorType = "errorType"
@@ -69,7 +69,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestCEL has what expressions may use.
+// TestCEL evaluates what expressions may use.
 func TestCEL(t *testing.T) {
 	c := cluster("rome", "version=1.36.3", `json={"cpu":4}`)
 	c.Status.ClusterClaims = []ocm.ClusterClaim{{Name: "region", Value: "eu-1"}}

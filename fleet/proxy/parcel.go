@@ -202,10 +202,10 @@ func annotate(hrp *caaph.HelmReleaseProxy, key, value string) {
 	hrp.Annotations[key] = value
 }
 
-// Taken is how the hub took a report about a release.
+// Taken is the hub's verdict on a report about a release.
 type Taken string
 
-// What a report was.
+// The verdicts.
 const (
 	Unknown Taken = "Unknown" // the hub has no such release
 	Current Taken = "Current"

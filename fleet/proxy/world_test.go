@@ -60,7 +60,7 @@ type world struct {
 
 const user, password = "captain", "open sesame"
 
-// newWorld starts all of it. The hub has its least rights, and may read the Secrets of the rooms.
+// newWorld starts a hub with its minimal rights. It may read the Secrets in the namespaces of rooms.
 func newWorld(t *testing.T, rooms ...string) *world {
 	t.Helper()
 	w := &world{config: controlplane.ForTest(t)}

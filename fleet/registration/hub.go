@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// HubAccount is the default name of a hub's ServiceAccount. ClusterRoles and Roles also have its name.
+// HubAccount is the name of a hub's ServiceAccount. ClusterRoles and Roles also have its name.
 const HubAccount = "sealift-fleet-hub"
 
 // HubAggregate is the label of ClusterRoles whose rights a hub gets in addition. It needs the right to read each kind of
@@ -24,8 +23,6 @@ const HubAggregate = "fleet.sealift.dev/aggregate-to-hub"
 type Hub struct {
 	// Namespace has the hub's own objects, and its ServiceAccount.
 	Namespace string
-	// Account is the name of the ServiceAccount. Default HubAccount.
-	Account string
 	// SecretNamespaces are those whose Secrets the hub may read: those with HelmChartProxies, whose clusters have their
 	// kubeconfigs there, and those of --secret-namespace.
 	SecretNamespaces []string
@@ -41,14 +38,12 @@ var (
 
 // Roles returns the names of the hub's own ClusterRoles and Roles.
 func (h Hub) Roles() []string {
-	name := cmp.Or(h.Account, HubAccount)
-	return []string{name, name + "-more"}
+	return []string{HubAccount, HubAccount + "-more"}
 }
 
 // Objects returns the ServiceAccount and its rights, in the order in which to apply them.
 func (h Hub) Objects() []runtime.Object {
-	name := cmp.Or(h.Account, HubAccount)
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: h.Namespace, Name: name}}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: h.Namespace, Name: HubAccount}}
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{
 			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: role},
@@ -57,14 +52,14 @@ func (h Hub) Objects() []runtime.Object {
 	}
 	objects := []runtime.Object{
 		&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: h.Namespace}},
-		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: h.Namespace}},
-		&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: h.everywhere()},
-		bind(name),
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: HubAccount, Namespace: h.Namespace}},
+		&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: HubAccount}, Rules: h.everywhere()},
+		bind(HubAccount),
 		&rbacv1.ClusterRole{
-			TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name + "-more"}, // Kubernetes writes its rules
+			TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: HubAccount + "-more"}, // Kubernetes writes its rules
 			AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{HubAggregate: "true"}}}},
 		},
-		bind(name + "-more"),
+		bind(HubAccount + "-more"),
 	}
 	namespaces := slices.Compact(slices.Sorted(slices.Values(append([]string{h.Namespace}, h.SecretNamespaces...))))
 	for _, ns := range namespaces {
@@ -73,10 +68,10 @@ func (h Hub) Objects() []runtime.Object {
 			rules = own
 		}
 		objects = append(objects,
-			&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Rules: rules},
+			&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: metav1.ObjectMeta{Name: HubAccount, Namespace: ns}, Rules: rules},
 			&rbacv1.RoleBinding{
-				TypeMeta: kind("RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
-				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: subjects,
+				TypeMeta: kind("RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: HubAccount, Namespace: ns},
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: HubAccount}, Subjects: subjects,
 			})
 	}
 	return objects

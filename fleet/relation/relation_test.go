@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/fleet/relation"
 )
 
-// requiring is a fleet of add-ons by their requirements. The sick one is healthy nowhere.
+// requiring returns a fleet of add-ons with requirements. The add-on sick is healthy nowhere.
 func requiring(requires map[string]string, sick string) relation.AddOns {
 	return relation.AddOns{
 		Kind: "ClusterManagementAddOn",
@@ -51,7 +51,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestDiamondsAreFollowedOnce has two add-ons on each level that require both of the next one. There are 2^40 paths, and no cycle.
+// TestDiamondsAreFollowedOnce uses two add-ons on each level that require both of the next one. There are 2^40 paths, and no cycle.
 func TestDiamondsAreFollowedOnce(t *testing.T) {
 	requires := map[string]string{"app": "a0,b0", "a40": "", "b40": ""}
 	for i := range 40 {

@@ -93,7 +93,7 @@ const ClockSkew = time.Hour
 type Policy struct {
 	Cluster string
 	Keys    []signature.PublicKey
-	// MaxAge is how old the seal of a work may be that is new to the cluster. Zero is any age.
+	// MaxAge is the maximum age of the seal of a work that is new to the cluster. Zero means no limit.
 	MaxAge time.Duration
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/fleet/status"
 )
 
-// TestOldPodsAreNotASuccess has a Deployment whose old pod is ready while its new one is not.
+// TestOldPodsAreNotASuccess uses a Deployment whose old pod is ready while its new one is not.
 func TestOldPodsAreNotASuccess(t *testing.T) {
 	one := int64(1)
 	for _, done := range []bool{false, true} {

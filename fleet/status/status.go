@@ -222,7 +222,7 @@ func count(m ocm.ManifestStatus, name string) (n int64, found bool) {
 	return n, found
 }
 
-// LeaseGrace is how old the Lease of an add-on may be.
+// LeaseGrace is the maximum age of the Lease of an add-on.
 const LeaseGrace = 5 * time.Minute
 
 // Leased returns condition Available of an add-on whose health is its Lease (O-36). fresh reports whether the Lease is not older than LeaseGrace.

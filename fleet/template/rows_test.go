@@ -35,7 +35,7 @@ func (c *deploymentConfig) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// TestDeploymentConfigRows has what upstream hands to charts of add-ons. Here the same goes into pods.
+// TestDeploymentConfigRows has the values that upstream passes to charts of add-ons. Here they change pods.
 func TestDeploymentConfigRows(t *testing.T) {
 	type row struct {
 		AddOnObjs      []deploymentConfig

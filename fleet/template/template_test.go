@@ -234,7 +234,7 @@ func TestNoPodKeepsPublicRegistry(t *testing.T) {
 	}
 }
 
-// TestImagesHaveDigests has a name that already has a digest, and a mirror.
+// TestImagesHaveDigests uses a name that already has a digest, and a mirror.
 func TestImagesHaveDigests(t *testing.T) {
 	var spec ocm.AddOnTemplateSpec
 	if err := yaml.Unmarshal([]byte(`{agentSpec: {workload: {manifests: [{kind: Pod, spec: {

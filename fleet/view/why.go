@@ -30,7 +30,7 @@ type Why struct {
 	Answer string `json:"answer"`
 }
 
-// Link is one step of the way.
+// Link is one step from the placement to the add-on on the cluster.
 type Link struct {
 	Object string `json:"object"`
 	OK     bool   `json:"ok"`

@@ -179,7 +179,7 @@ func execute(ctx context.Context, loaded *chart.Chart, top common.Values, lookup
 	return files, nil
 }
 
-// oneLine puts the lines of Helm's trace of templates on one.
+// oneLine joins the lines of Helm's template trace.
 func oneLine(err error) error {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {

@@ -166,7 +166,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a value that is needed": {"", map[string]string{"templates/x.yaml": `{{ required "password is needed" .Values.password }}`},
 			"password is needed"},
 		"a template that is none":  {"", map[string]string{"templates/x.yaml": "{{ if }}"}, "hello/templates/x.yaml:1"},
-		"output that is no YAML":   {"", map[string]string{"templates/x.yaml": "a: b: c\n"}, "hello/templates/x.yaml"},
+		"output that is not YAML":  {"", map[string]string{"templates/x.yaml": "a: b: c\n"}, "hello/templates/x.yaml"},
 		"an object without a kind": {"", map[string]string{"templates/x.yaml": "metadata: {name: x}\n"}, "hello/templates/x.yaml: an object has no kind"},
 		"a hook of Helm 2": {"", map[string]string{"templates/x.yaml": "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    \"helm.sh/hook\": crd-install\n"},
 			`hello/templates/x.yaml: Helm does not know the hook "crd-install"`},
@@ -185,10 +185,10 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 	var wrong *helm.ValuesError
 	if _, err := render(t, "a: 1\nb: [\n", nil); !errors.As(err, &wrong) || wrong.Line == 0 {
-		t.Errorf("values that are no YAML: %v", err)
+		t.Errorf("values that are not YAML: %v", err)
 	}
 	if _, err := (engine.Renderer{}).Render(t.Context(), []byte("no archive"), helm.Release{Name: "a"}); err == nil {
-		t.Error("what is no archive is rendered")
+		t.Error("what is not an archive is rendered")
 	}
 }
 

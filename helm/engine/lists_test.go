@@ -132,7 +132,7 @@ func TestChartThatNodesRefuseIsRefusedAtBuild(t *testing.T) {
 		"a name that is a number":         {map[string]string{"templates/a.yaml": strings.Replace(a, "name: a", "name: 1.10", 1)}, "metadata.name is a float64"},
 		"a key twice":                     {map[string]string{"templates/a.yaml": a + "data:\n  x: one\n  x: two\n"}, `mapping key "x" already defined`},
 		"a key twice in a List":           {map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a, name: b}\n"}, `mapping key "name" already defined`},
-		"an item that is no object":       {map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: List\nitems: [1]\n"}, "item 1 of a List is not an object"},
+		"an item that is not an object":   {map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: List\nitems: [1]\n"}, "item 1 of a List is not an object"},
 		"an item of a List without kind":  {map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: List\nitems: [{metadata: {name: a}}]\n"}, "an object has no kind"},
 		"an item of a List without names": {map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap}]\n"}, "ConfigMap has no metadata"},
 	} {

@@ -108,7 +108,7 @@ func (c Chart) With(archives ...[]byte) (Chart, error) {
 	return keep(c.Name+" with its dependencies", loaded, err)
 }
 
-// load makes what Helm works with.
+// load returns Helm's representation of the chart.
 func (c Chart) load() (*chart.Chart, error) {
 	if len(c.files) == 0 {
 		return nil, errors.New("no chart was given")

@@ -52,7 +52,7 @@ type rendering struct {
 	checksum string
 }
 
-// NewModules returns the releases of a client as modules have them.
+// NewModules returns the releases of modules, which a client manages.
 func NewModules(c *Client, o ModuleOptions) *Modules {
 	if o.Timeout == 0 {
 		o.Timeout = 20 * time.Minute

@@ -152,7 +152,7 @@ func (c *Client) Render(ctx context.Context, name string, from Chart, values []b
 	return r.Manifest, err
 }
 
-// known is a cluster that has answered already.
+// known is a cluster that is known to be reachable.
 type known struct{ *kube.Client }
 
 func (known) IsReachable() error { return nil }

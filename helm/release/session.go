@@ -110,7 +110,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// body ends the request's context when it was read.
+// body cancels the request's context when it is closed.
 type body struct {
 	io.ReadCloser
 	end func()

@@ -95,7 +95,7 @@ func TestAgentRefusesUnsignedWork(t *testing.T) {
 	}
 }
 
-// TestWorkerRefusesControlPlaneWork has a host without the key of the CA.
+// TestWorkerRefusesControlPlaneWork uses a host without the key of the CA.
 func TestWorkerRefusesControlPlaneWork(t *testing.T) {
 	c := newCluster(t)
 	if err := os.Remove(filepath.Join(c.pki, "ca.key")); err != nil {

@@ -53,7 +53,7 @@ const (
 // ErrReplaced says that the agent ended so that systemd starts it again: with another program, another CA of the cluster, or another way to its API.
 var ErrReplaced = errors.New("the agent ends to start again: its program, the cluster's CA or its load balancer was replaced")
 
-// Agent does what the intents of a Node ask for.
+// Agent carries out the intents in the annotations of a Node.
 type Agent struct {
 	Root    string
 	Node    string // its name
@@ -62,7 +62,7 @@ type Agent struct {
 	Log     *slog.Logger
 	// PKI is the folder with the CA of the cluster, and on a control plane with its key. Empty is that of kubeadm.
 	PKI string
-	// Work does an operation, and tells of each step that begins. Nil is that of a node.
+	// Work does an operation, and reports each step that begins. Nil means the work of a node.
 	Work func(ctx context.Context, in intent.Intent, step func(string)) (log string, err error)
 	// Connect reaches the control plane that leads an undo. Revert takes this one back with its set, and PutBack then Sealift's own
 	// state. Nil are those of a node.
@@ -125,12 +125,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	case followed != nil:
 		return followed // the watch ended for that
 	case ctx.Err() != nil:
-		return nil // whatever could not be told any more is told by the next agent
+		return nil // the next agent reports what this one could not
 	}
 	return err
 }
 
-// watch does what the Node asks for, until ctx ends.
+// watch carries out the intents of the Node, until ctx ends.
 func (a *Agent) watch(ctx context.Context) error {
 	changed := make(chan *corev1.Node, 1)
 	latest := func(object any) {
@@ -169,7 +169,7 @@ func (a *Agent) watch(ctx context.Context) error {
 	}
 }
 
-// handle does what a Node is asked for, unless that is done.
+// handle does the operation that the annotations of a Node request, unless it is done.
 func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 	text := n.Annotations[intent.Annotation]
 	if text == "" || text == a.refused {

@@ -85,7 +85,7 @@ func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Int
 	switch {
 	case err != nil:
 	case o.Digest() != in.Index || o.ID != in.Upgrade || o.Upgrade != in.UpgradeID || o.Server != in.Server || o.Stage != undo.Prepared:
-		err = fmt.Errorf("%s gives out another order than the one that this node was asked to follow", in.Server)
+		err = fmt.Errorf("%s serves a different undo than the one requested", in.Server)
 	case !o.Has(a.Node):
 		err = fmt.Errorf("the order does not concern node %s", a.Node)
 	}
@@ -244,7 +244,7 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) erro
 	return set.Remove()
 }
 
-// putBackState puts back what Sealift knows of this node, and its program. It holds the lock of the node.
+// putBackState restores Sealift's own state of this node, and its program. It holds the lock of the node.
 func (a *Agent) putBackState(set undo.Set) error {
 	journal, err := node.Lock(a.Root)
 	if err != nil {

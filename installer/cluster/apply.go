@@ -18,7 +18,7 @@ import (
 type AddOn struct {
 	Name string
 	addon.Applied
-	// Memory is the folder with the record of applied objects; see GoBack. "" is nowhere.
+	// Memory is the folder with the record of applied objects; see GoBack. "" records nothing.
 	Memory string
 }
 

@@ -165,7 +165,7 @@ func run(ctx context.Context, output io.Writer, program string, args ...string) 
 	return nil
 }
 
-// render puts base and patches of init or join together, and variables in.
+// render merges the base and the patches of init or join, and replaces variables.
 func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Unstructured, error) {
 	dir := filepath.Join(k.Work, kind)
 	if err := files.RemoveAll(dir); err != nil {
@@ -205,7 +205,7 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 }
 
 // copyDocuments copies YAML files beside the kustomization, which may read nothing outside its folder, and names them in order.
-// Those of kubeadm are written as they are merged; what that leaves out is told.
+// Those of kubeadm are written as they are merged; what that drops is reported.
 func (k Kubeadm) copyDocuments(from, to string) (names []string, err error) {
 	if err := files.MkdirAll(to, 0o700); err != nil {
 		return nil, err

@@ -93,7 +93,7 @@ func ViewOf(config *rest.Config, own bool) (*View, error) {
 // Cluster is the client behind the view.
 func (v *View) Cluster() *kube.Cluster { return v.cluster }
 
-// API is how the Kubernetes API answers a node.
+// API is the answer of the Kubernetes API to a node.
 type API struct {
 	Endpoint string `json:"endpoint"` // by which the node reaches it
 	Answers  bool   `json:"answers"`

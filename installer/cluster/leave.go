@@ -45,7 +45,7 @@ type Member struct {
 	// Others are the cluster's other nodes, as far as this node may know of them.
 	Others  []string
 	known   bool // by the cluster: another process may have removed it from the list already
-	worker  bool // it has no more than its own credentials, so that the control plane is elsewhere
+	worker  bool // it has only its own credentials: the control plane is elsewhere
 	address string
 	cluster *kube.Cluster
 	typed   kubernetes.Interface

@@ -22,7 +22,7 @@ import (
 // options of that version.
 const modulesAnnotation = "sealift.dev/module-options"
 
-// How long the Pods of an operator may take to end, and how often they are looked for.
+// How long the Pods of an operator may take to end, and how often they are listed.
 const (
 	stopTime  = 3 * time.Minute
 	stopPause = 500 * time.Millisecond

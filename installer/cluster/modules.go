@@ -129,7 +129,7 @@ func configured(live *corev1.ConfigMap, given []byte, output io.Writer) (map[str
 	for _, key := range slices.Sorted(maps.Keys(union(before, now))) {
 		var has any
 		if err := yaml.Unmarshal([]byte(data[key]), &has); err != nil {
-			fmt.Fprintf(output, "key %s of ConfigMap %s is no YAML and is left alone: %v\n", key, live.Name, err)
+			fmt.Fprintf(output, "key %s of ConfigMap %s is not YAML and is left alone: %v\n", key, live.Name, err)
 			continue
 		}
 		wanted := keepEdits(before[key], now[key], has)

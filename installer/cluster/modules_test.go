@@ -71,7 +71,7 @@ func TestModuleOptionsKeepEdits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := configureModules(ctx, client, "addon-operator", Modules{ConfigMap: "addon-operator"}, &said); err == nil {
-		t.Error("an API server that does not answer is no error")
+		t.Error("an API server that does not answer is not an error")
 	}
 }
 
@@ -153,11 +153,11 @@ func TestNonYAMLKeyIsKept(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"hello": "a: [", "other": "x: 1", "otherEnabled": "true\n"}, data); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if !bytes.Contains(said.Bytes(), []byte("key hello of ConfigMap  is no YAML")) {
+	if !bytes.Contains(said.Bytes(), []byte("key hello of ConfigMap  is not YAML")) {
 		t.Error(said.String())
 	}
 	live.Annotations = map[string]string{givenAnnotation: "{"}
 	if _, err := configured(live, []byte(`{}`), &said); err == nil {
-		t.Error("a damaged annotation is no error")
+		t.Error("a damaged annotation is not an error")
 	}
 }

@@ -58,7 +58,7 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		}
 		amounts := map[string]string{}
 		if err := yaml.UnmarshalStrict([]byte(variables[name]), &amounts); err != nil {
-			return nil, fmt.Errorf(`the Installer's kubernetes.%s is no list such as {"memory": "1Gi"}: %w`, option[0], err)
+			return nil, fmt.Errorf(`the Installer's kubernetes.%s is not a list such as {"memory": "1Gi"}: %w`, option[0], err)
 		}
 		config[option[1]] = amounts
 	}

@@ -37,7 +37,7 @@ type RemovedNode struct {
 // Gone reports whether the node was removed, and has not joined again.
 func (r RemovedNode) Gone() bool { return !r.Removed.IsZero() && r.Joined.IsZero() }
 
-// Takes reports whether a certificate that is valid since a time may belong to the node's current host.
+// Takes reports whether a certificate that became valid at a time may belong to the node's current host.
 func (r RemovedNode) Takes(since time.Time) bool {
 	return !r.Gone() && !since.Add(backdated+clockApart).Before(r.Joined)
 }

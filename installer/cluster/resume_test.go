@@ -40,7 +40,7 @@ func TestStartedControlPlaneHasTheSameConfiguration(t *testing.T) {
 	}
 }
 
-func TestFileThatPowerLossEmptiedIsNotStarted(t *testing.T) {
+func TestFileEmptiedByPowerLossIsNotStarted(t *testing.T) {
 	dir := t.TempDir()
 	full, empty := filepath.Join(dir, "full"), filepath.Join(dir, "empty")
 	for name, text := range map[string]string{full: "text", empty: ""} {

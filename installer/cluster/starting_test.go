@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestStartNoteNamesPartsThatDoNotListen(t *testing.T) {
+func TestStartNoteNamesSilentParts(t *testing.T) {
 	open := func() (port string, l net.Listener) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {

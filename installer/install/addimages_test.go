@@ -50,7 +50,7 @@ func ociLayout(t *testing.T, image v1.Image, ref string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	annotations := map[string]string{"org.opencontainers.image.ref.name": "latest"} // a tag alone is no name
+	annotations := map[string]string{"org.opencontainers.image.ref.name": "latest"} // a tag alone is not a name
 	if ref != "" {
 		annotations["org.opencontainers.image.ref.name"] = ref
 	}
@@ -99,7 +99,7 @@ func dockerSave(t *testing.T, image v1.Image, ref string) string {
 	return file
 }
 
-// from has a source opened as a bundle, if it is one.
+// from opens a source as a bundle, if it is one.
 func from(source, socket, name string) AddOptions {
 	open := func() (*bundle.Archive, error) { return bundle.Open(source) }
 	return AddOptions{ImageOptions: ImageOptions{Archive: source, Open: open, Socket: socket, Progress: func(string) {}}, Name: name}
@@ -179,7 +179,7 @@ func TestImagesAreAdded(t *testing.T) {
 	}
 }
 
-// TestWrongSourcesAreRefused has files that nothing is added from.
+// TestWrongSourcesAreRefused tries files that have no images.
 func TestWrongSourcesAreRefused(t *testing.T) {
 	socket := containerd.ForTest(t)
 	text := filepath.Join(t.TempDir(), "text")

@@ -31,7 +31,7 @@ const maxScriptSize = 4 << 20
 // maxTextSize bounds the files that are searched for the names of variables; a larger file is data.
 const maxTextSize = 256 << 10
 
-// addOn is one package of the bundle with all that the plan needs of it.
+// addOn is one package of the bundle, with the facts that the plan needs.
 type addOn struct {
 	info     bundle.PackageInfo
 	meta     catalog.Meta
@@ -189,7 +189,7 @@ func (a *addOn) readScript(archive *bundle.Archive) error {
 	return nil
 }
 
-// readTexts reads what hooks may read variables in.
+// readTexts reads the files in which hooks may use variables.
 func readTexts(a *bundle.Archive, one addOn) (texts [][]byte, err error) {
 	for _, e := range a.Below(one.info.Dir()) {
 		if !one.isText(e) {

@@ -80,7 +80,7 @@ func (j *job) chooseAddress() (err error) {
 	return err
 }
 
-// keptAddress is the address that this node got in an earlier run, as long as the host has it: the one that its kubelet is told, or the
+// keptAddress is the address that this node got in an earlier run, as long as the host has it: the one that its kubelet uses, or the
 // one that the last run began with. It is not valid on a host without an earlier run.
 func (j *job) keptAddress(v6 bool) (c network.Choice) {
 	if len(j.past.Records()) == 0 {

@@ -32,7 +32,7 @@ func TestIPv6ClusterNetworksAreChosen(t *testing.T) {
 	}
 }
 
-// chosen is the choice of an address that nothing competes with.
+// chosen is an address without alternatives.
 func chosen(address netip.Addr) network.Choice {
 	return network.Choice{Candidate: network.Candidate{Address: address}}
 }
@@ -135,7 +135,7 @@ func TestAddressMatchesRequestedFamily(t *testing.T) {
 	}
 }
 
-// TestAmbiguousAddressIsPromptedFor has a host without a default route (k0sproject/k0s#4775).
+// TestAmbiguousAddressIsPromptedFor uses a host without a default route (k0sproject/k0s#4775).
 func TestAmbiguousAddressIsPromptedFor(t *testing.T) {
 	first, second := network.Candidate{Address: netip.MustParseAddr("198.51.100.7"), Link: "eth0"}, network.Candidate{Address: netip.MustParseAddr("192.0.2.7"), Link: "br-mgmt"}
 	i := made(t, with(t, "kubernetes", ""))

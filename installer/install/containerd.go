@@ -21,13 +21,13 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// containerdConfig is how the container runtime of this host is set up, which any add-on may have installed.
+// containerdConfig is the configuration of this host's container runtime, which any add-on may have installed.
 type containerdConfig struct {
 	program string
 	dir     string // with config.toml and conf.d
 }
 
-// systemContainerd is the kubelet's one.
+// systemContainerd is the containerd that the kubelet uses.
 func systemContainerd() containerdConfig { return containerdConfig{"containerd", "/etc/containerd"} }
 
 func (c containerdConfig) config() string { return filepath.Join(c.dir, "config.toml") }

@@ -147,8 +147,8 @@ func TestContainerdTakesDropIns(t *testing.T) {
 	}
 }
 
-// TestSandboxImageThatStartsNoPodIsRefused has a containerd that calls itself 2.3.1.
-func TestSandboxImageThatStartsNoPodIsRefused(t *testing.T) {
+// TestUnusableSandboxImageIsRefused uses a containerd that calls itself 2.3.1.
+func TestUnusableSandboxImageIsRefused(t *testing.T) {
 	const both = "registry.k8s.io/pause:3.10.2@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 	c := configured(t, map[string]string{"config.toml": strings.Replace(byOwners, "example.org/pause:1", both, 1)})
 	if err := c.checkSandbox(t.Context()); err != nil {

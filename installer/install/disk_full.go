@@ -39,7 +39,7 @@ func (i *Install) explainDiskFull(err error) error {
 	return fmt.Errorf("%w\nperhaps too little space: %s", err, strings.Join(full, "; "))
 }
 
-// saysFull reports whether something found no room. Programs report it only in words, which begin with a capital.
+// saysFull reports whether a message says that a disk is full. Programs report that only in words, which begin with a capital.
 func saysFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || strings.Contains(strings.ToLower(err.Error()), syscall.ENOSPC.Error())
 }

@@ -20,7 +20,7 @@ const askingAddOns = `
 contour_preflights() {
     echo "$DIR/addons/contour/1.0.0/extra.yaml"
     render_yaml_file_2 "$DIR/addons/contour/1.0.0/tmpl.yaml" >kustomize/ports.yaml
-    logWarn "this is no path"
+    logWarn "this is not a path"
     echo kustomize/ports.yaml
 }
 -- contour/1.0.0/extra.yaml --
@@ -90,7 +90,7 @@ func TestCheckHooksRunBeforeFirstChange(t *testing.T) {
 	}
 }
 
-// TestAddOnsWithoutChecksAreReported has a bundle in which no add-on checks the host. sealift-preflight is not in it.
+// TestAddOnsWithoutChecksAreReported uses a bundle in which no add-on checks the host. sealift-preflight is not in it.
 func TestAddOnsWithoutChecksAreReported(t *testing.T) {
 	short.AsRoot(t, "an install")
 	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})

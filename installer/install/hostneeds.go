@@ -25,7 +25,7 @@ const (
 // hostPath matches a path of a host, but for devices that every machine has.
 var hostPath = regexp.MustCompile(`^/(bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(/|$)`)
 
-// devices are those that hooks may name.
+// devices are the devices that hooks may use.
 func devices() []string {
 	return []string{"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/urandom"}
 }

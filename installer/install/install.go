@@ -62,7 +62,7 @@ type Options struct {
 	Upgrade *Upgrade
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
-	// ChooseAddress is asked for the address of this host where several could be meant. Nil means the first one.
+	// ChooseAddress chooses among several possible addresses of this host. Nil means the first one.
 	ChooseAddress func(network.Choice) (network.Candidate, error)
 	// Yes answers the questions of hooks; without it they get kURL's answers without a terminal.
 	Yes bool
@@ -126,7 +126,7 @@ func Inspect(ctx context.Context, o Options) (_ *Install, err error) {
 	i.refused = i.unmet(requirements())
 	i.plan = i.makePlan()
 	if len(i.refused) == 0 {
-		i.lookAtOwners(ctx)
+		i.readOwners(ctx)
 	}
 	return i, nil
 }
@@ -173,7 +173,7 @@ func (j *job) openBundle() (err error) {
 	return nil
 }
 
-// readHost reads the facts of the host, and chooses its address: that is asked for where several could be meant.
+// readHost reads the facts of the host and chooses its address, with ChooseAddress where several are possible.
 func (i *Install) readHost(ctx context.Context) (err error) {
 	i.past = i.Journal
 	if i.facts, err = host.Discover(); err != nil {
@@ -193,7 +193,7 @@ func (i *Install) refusal() error {
 	return preflight.Report{Results: i.refused}.Err(preflight.Policy{})
 }
 
-// prepareHooks makes the shell of the hooks, which starts with the first of them.
+// prepareHooks creates the shell of the hooks, which starts when the first hook runs.
 func (i *Install) prepareHooks() {
 	o := i.options
 	i.Log.Hide(i.secrets()...)

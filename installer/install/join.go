@@ -128,7 +128,7 @@ func (j *job) shared(ctx context.Context, r *preflight.Reporter) {
 	}
 }
 
-// joinVariables are what a node knows of a cluster that others made.
+// joinVariables are the shell variables about the cluster that a node joins.
 func (j *job) joinVariables() map[string]string {
 	if !j.Joins() {
 		return nil
@@ -196,7 +196,7 @@ func (i *Install) takeKeys(ctx context.Context) error {
 	if err != nil || keys == "" {
 		return err
 	}
-	return encryption.ImportKeys([]byte(keys))
+	return encryption.Host{}.Import([]byte(keys))
 }
 
 func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {

@@ -141,7 +141,7 @@ func zipped(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-// kurlBundle makes the bundle of an Installer out of a store that has what kURL built.
+// kurlBundle makes the bundle of an Installer from a store of packages that kURL built.
 func kurlBundle(t *testing.T, text string, files []txtar.File) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -319,7 +319,7 @@ func TestKurlAddOnsInstallUnmodified(t *testing.T) {
 	wantShell(t, again.state, "pre_init", "install", "join")
 }
 
-// wantShell is the state that the hooks leave to later ones.
+// wantShell checks the shell state that hooks leave for later ones.
 func wantShell(t *testing.T, state map[string]string, order ...string) {
 	t.Helper()
 	if order == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
-// extractKubernetes extracts the files of Kubernetes, and puts some of them where kURL has its package of Kubernetes: its
+// extractKubernetes extracts the files of Kubernetes, and puts some of them into the folder of kURL's package of Kubernetes: its
 // containerd reads there which sandbox image the pods get, and imports that image (kURL §1.5).
 func (i *Install) extractKubernetes(k addOn) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {

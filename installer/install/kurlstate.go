@@ -194,7 +194,7 @@ func (s kurlState) current(ctx context.Context) (data map[string]any, err error)
 	return data, nil
 }
 
-// installer is the kind Installer, and the Installer of this cluster as one.
+// installer returns the definition of kind Installer, and this cluster's Installer as an object.
 func (s kurlState) installer() ([]*unstructured.Unstructured, error) {
 	text, err := s.spec.Canonical()
 	if err != nil {

@@ -3,11 +3,11 @@ package install
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/sealift/sealift/installer/hooks/kurlbin"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // layOut makes what add-ons of kURL expect below the install root: folders, and programs that are the sealift of this
@@ -19,13 +19,10 @@ func layOut(root, binary string) error {
 		}
 	}
 	for _, name := range kurlbin.Names() {
-		text := fmt.Sprintf("#!/bin/sh\nexec %s hook %s \"$@\"\n", shellWord(binary), name)
+		text := fmt.Sprintf("#!/bin/sh\nexec %s hook %s \"$@\"\n", shellword.Quote(binary), name)
 		if err := files.WriteMode(filepath.Join(root, "bin", name), 0o755, []byte(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// shellWord quotes text as one word of a shell, which evaluates nothing in it.
-func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

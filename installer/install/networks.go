@@ -22,7 +22,7 @@ type clusterNetwork struct {
 	given    subnet // by the Installer
 	option   string // of the Installer for the network
 	six      bool   // it is IPv6
-	size     int    // that is looked for
+	size     int    // prefix length of the requested network
 	// The prefix lengths that Kubernetes works with. Every node needs a network for its pods: a /24, or a /64 with IPv6. There are at
 	// most 65,536 of these. The API server keeps note of each address for services.
 	largest, smallest int

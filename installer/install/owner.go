@@ -25,10 +25,10 @@ func (j *job) applied(name string) cluster.AddOn {
 	return cluster.AddOn{Name: name, Memory: node.MemoryDir(j.options.Root)}
 }
 
-// lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is applied
+// readOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is applied
 // again, since its owner may have changed it. A cluster that does not answer is no obstacle: each add-on is checked again
 // before it is applied.
-func (i *Install) lookAtOwners(ctx context.Context) {
+func (i *Install) readOwners(ctx context.Context) {
 	if _, err := os.Stat(kubeadm.AdminKubeconfig); err != nil || i.Joins() {
 		return
 	}

@@ -91,7 +91,7 @@ func (j *job) planned() []step {
 	return p.steps
 }
 
-// makePlan makes steps to run of the planned ones.
+// makePlan converts the planned steps to runnable ones.
 func (i *Install) makePlan() (plan lifecycle.Plan) {
 	for _, s := range i.planned() {
 		s.Run = func(ctx context.Context) (lifecycle.State, error) { return s.do(i, ctx) }

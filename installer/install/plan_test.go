@@ -305,7 +305,7 @@ func prefixes(list string) (found []netip.Prefix) {
 	return found
 }
 
-// TestInstallIgnoresItsOwnRoutes has a host without a default route, on which a route to the services exists before the
+// TestInstallIgnoresItsOwnRoutes uses a host without a default route, on which a route to the services exists before the
 // cluster.
 func TestInstallIgnoresItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))

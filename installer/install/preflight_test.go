@@ -124,7 +124,7 @@ func TestChecksSeeAirGap(t *testing.T) {
 	}
 }
 
-// TestDroppingRulesAreRefusedBeforeFirstChange has a policy of drop as nftables.service sets it.
+// TestDroppingRulesAreRefusedBeforeFirstChange uses a policy of drop as nftables.service sets it.
 func TestDroppingRulesAreRefusedBeforeFirstChange(t *testing.T) {
 	isolation.Network(t)
 	i := made(t, with(t, "kubernetes", ""), with(t, "flannel", ""))

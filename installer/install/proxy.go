@@ -22,7 +22,7 @@ func (j *job) checkProxy() error {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, func(r rune) bool { return r < ' ' }) {
-		return unmetf("write it with http:// or https://", "the Installer's kurl.proxyAddress is no address such as http://proxy.example.com:3128")
+		return unmetf("write it with http:// or https://", "the Installer's kurl.proxyAddress is not an address such as http://proxy.example.com:3128")
 	}
 	return nil
 }

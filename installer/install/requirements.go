@@ -23,7 +23,7 @@ type requirement struct {
 	hint  string // what to do, where the error does not say it
 }
 
-// requirements are all of them, in the order of the report. A check returns nil if the requirement holds, an error of unmetf, or a
+// requirements returns all requirements, in the order of the report. A check returns nil if the requirement holds, an error of unmetf, or a
 // *preflight.RefusedError with its own results.
 func requirements() []requirement {
 	const change = "change it in the Installer"
@@ -87,7 +87,7 @@ func unmetByInstaller(s *spec.Installer, facts host.Facts) ([]preflight.Result, 
 	return j.unmet(slices.DeleteFunc(requirements(), func(q requirement) bool { return !q.early })), nil
 }
 
-// unmetError is the reason why a requirement does not hold, and what to do about it.
+// unmetError is an unmet requirement, and its remedy.
 type unmetError struct{ reason, hint string }
 
 func (e *unmetError) Error() string { return e.reason + "; " + e.hint }

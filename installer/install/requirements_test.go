@@ -34,7 +34,7 @@ func TestUnmetRequirementsAreNamedWithWayOut(t *testing.T) {
 		"a clash":                {spec: "  flannel: {version: 1.0.0, podCIDR: 10.20.0.0/20}\n", used: []netip.Prefix{attached}, want: preflight.Result{Check: "networks", Message: `flannel.podCIDR is "10.20.0.0/20": overlaps 10.20.0.0/24`, Hint: "name another network as flannel.podCIDR"}},
 		"no free network":        {used: []netip.Prefix{everything}, want: preflight.Result{Check: "networks", Message: "POD_CIDR: ", Hint: "name one as flannel.podCIDR"}},
 		"a public network":       {spec: "  flannel: {version: 1.0.0, podCIDR: 8.8.8.0/24}\n", want: preflight.Result{Check: "networks", Message: "not a private IPv4 network", Hint: "or leave it out"}},
-		"a proxy without scheme": {spec: "  kurl: {proxyAddress: 'proxy.example.com:3128'}\n", want: preflight.Result{Check: "proxy", Message: "kurl.proxyAddress is no address", Hint: "write it with http:// or https://"}},
+		"a proxy without scheme": {spec: "  kurl: {proxyAddress: 'proxy.example.com:3128'}\n", want: preflight.Result{Check: "proxy", Message: "kurl.proxyAddress is not an address", Hint: "write it with http:// or https://"}},
 		"no certificate":         {spec: "  kurl: {caCertificates: none}\n", want: preflight.Result{Check: "certificates", Message: "kurl.caCertificates", Hint: "change it in the Installer"}},
 		"a wrong label":          {spec: "  kurl: {nodeLabels: ['a b=c']}\n", want: preflight.Result{Check: "node labels", Message: "kurl.nodeLabels", Hint: "change it in the Installer"}},
 		"a wrong mode":           {spec: "  selinuxConfig: {selinux: maybe}\n", want: preflight.Result{Check: "SELinux", Message: `selinuxConfig.selinux is "maybe"`, Hint: "it can be enforcing, permissive, disabled"}},

@@ -35,13 +35,13 @@ type settings struct {
 	services      subnet
 }
 
-// proxy is how containerd and the kubelet reach the outside.
+// proxy configures the HTTP proxy of containerd and the kubelet.
 type proxy struct {
 	address    string // "" for no proxy
 	exceptions []string
 }
 
-// firewallOptions is the Installer's setting of one.
+// firewallOptions is the Installer's setting for one firewall.
 type firewallOptions struct{ leave, disable bool }
 
 // subnet is the Installer's setting of a network of the cluster, both "" for a free one of the usual size.

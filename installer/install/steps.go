@@ -193,7 +193,7 @@ func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
 	state, by := lifecycle.State{versionState: k.info.Version}, i.kubeadm(k)
 	if cluster.Encrypts(by.Variables) {
-		if err := encryption.Make(); err != nil {
+		if err := (encryption.Host{}).Make(); err != nil {
 			return nil, err
 		}
 	}

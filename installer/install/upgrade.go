@@ -240,7 +240,7 @@ func (c *contents) Version() string {
 // Digest identifies the bundle.
 func (c *contents) Digest() string { return c.archive.Digest }
 
-// From is the cluster's version of Kubernetes before; "" of an install.
+// From is the cluster's version of Kubernetes before the upgrade; "" for an install.
 func (j *job) From() string {
 	if j.options.Upgrade == nil {
 		return ""

@@ -52,7 +52,7 @@ func edit(t *testing.T, s record.Store, change func(*record.Record)) {
 	}
 }
 
-// TestPausedRunBeginsNoNode pauses while the first node is at work: that one ends, and its end does not resume the run.
+// TestPausedRunBeginsNoNode pauses while the first node works: that one ends, and its end does not resume the run.
 func TestPausedRunBeginsNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string

@@ -100,7 +100,7 @@ func (r *Run) Begin(ctx context.Context) error {
 		if there && now.ID == r.Record.ID && now.Stage != "" { // it may have come further since
 			r.Record.Stage, r.Record.Nodes, r.Record.Params = now.Stage, rested(now.Nodes), now.Params
 		}
-		if r.Record.Stage == "" { // a leader that is killed now leaves a record that tells which part has begun
+		if r.Record.Stage == "" { // if the leader is killed now, its record names the part that has begun
 			r.Record.Stage = r.Stages[0].ID
 		}
 		r.Record.Leader, r.Record.Attempt, r.Record.Paused, r.Record.Error = r.Own, now.Attempt+1, now.Paused, ""
@@ -202,7 +202,7 @@ func (r *Run) Reach(ctx context.Context, s Stage) error {
 	return r.leave(ctx, s)
 }
 
-// leave goes to the next stage. At the end it removes the record, or lets it wait.
+// leave starts the next stage. At the end it removes the record, or keeps it for a person's decision.
 func (r *Run) leave(ctx context.Context, s Stage) error {
 	next := index(r.Stages, s.ID) + 1
 	if next < len(r.Stages) {
@@ -272,7 +272,7 @@ func (r *Run) leads(all record.All) error {
 	return nil
 }
 
-// known is the record as this run knows it.
+// known is this run's copy of the record.
 func (r *Run) known() record.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -68,7 +68,7 @@ func Known(ctx context.Context, records Records, kind string) (*record.Record, e
 	return all.Of(kind), err
 }
 
-// Records are those of the cluster, also while its API is away for some minutes.
+// Records returns the cluster's records. They retry while the API is down for some minutes.
 func (s *Site) Records() Records {
 	return RecordsOf(func() (kubernetes.Interface, error) { return s.Admin.Client, nil })
 }
@@ -133,7 +133,7 @@ func (n nodes) Apply(ctx context.Context, name string, r Request) error {
 // Say returns what writes lines to a log.
 func Say(w io.Writer) func(string) { return func(line string) { fmt.Fprintln(w, line) } }
 
-// Lead leads a run, while no other host of the cluster works on all nodes. waiting is told who does.
+// Lead leads a run, while no other host of the cluster works on all nodes. It calls waiting with the host that does.
 func (s *Site) Lead(ctx context.Context, r *Run, waiting func(holder string), observe func(lifecycle.Event)) error {
 	begins := exclusion.OfKind(s.Kind.Name)
 	r.Refuse = func(all record.All) error { return exclusion.Refuse(begins, exclusion.UnderWay(all)) }

@@ -17,7 +17,7 @@ type end struct {
 }
 
 // spread asks the nodes of a stage, as many at a time as it allows: also those that join meanwhile. The record has a node as working before
-// it is asked, so that a leader that resumes knows who may be at work.
+// it is asked, so that a leader that resumes knows who may be working.
 func (r *Run) spread(ctx context.Context, s Stage) error {
 	ends, asked := make(chan end), map[string]bool{}
 	var errs []error
@@ -78,7 +78,7 @@ func (r *Run) Round(ctx context.Context, s Stage) error {
 // lookPause is the time between two looks at a run that a person may pause.
 const lookPause = 2 * time.Second
 
-// next finds the nodes that are asked now, and notes that they are at work. paused reports that others have to wait for a person.
+// next selects the nodes to ask now, and records that they work. paused reports whether others wait for a person to resume the run.
 func (r *Run) next(ctx context.Context, s Stage, asked map[string]bool) (ask []string, paused bool, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, false, err

@@ -1,4 +1,4 @@
-// Package capacity tells how much of a machine a host may use. A container, such as one of LXC, has limits in the control group at its root,
+// Package capacity reports how much of a machine a host may use. A container, such as one of LXC, has limits in the control group at its root,
 // and a virtual machine gets less of its processors where others use them, too. Processors are counted by runtime.NumCPU, which sees
 // neither.
 package capacity

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Form is how content is compressed.
+// Form is a compression format.
 type Form int
 
 // The forms. None means neither gzip nor zstd.

@@ -29,7 +29,7 @@ const (
 	idleTime = 10 * time.Second
 	// maxReserve is the number of connections beyond the bounds that are kept for health checks. The oldest one is closed first.
 	maxReserve = 64
-	// reserveTime is the longest life of such a connection.
+	// reserveTime is the maximum lifetime of such a connection.
 	reserveTime = 5 * time.Second
 	// maxHealth is the number of health checks that are answered at a time, and maxHealthClient those of one client.
 	maxHealth, maxHealthClient = 64, 8

@@ -184,7 +184,7 @@ func TestHealthChecksHaveReservedConnections(t *testing.T) {
 	}
 }
 
-// TestUnreadStreamsCount has a client whose HTTP/2 window is 0: even a short response stays in the server, after its handler has returned.
+// TestUnreadStreamsCount uses a client whose HTTP/2 window is 0: even a short response stays in the server, after its handler has returned.
 func TestUnreadStreamsCount(t *testing.T) {
 	for name, body := range map[string]string{"short": "ok", "long": strings.Repeat("x", 1<<20)} {
 		t.Run(name, func(t *testing.T) {
@@ -328,7 +328,7 @@ func ask(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-func TestClientThatReadsNothingLosesItsConnections(t *testing.T) {
+func TestStalledClientLosesItsConnections(t *testing.T) {
 	const perClient = 64
 	address, ended := endless(t, perClient, 100*time.Millisecond)
 	for range perClient {

@@ -14,7 +14,7 @@ func Copy[T any](in *T) *T {
 	return out
 }
 
-// fill makes to, which is zero, a copy of from.
+// fill copies from to to, which is zero.
 func fill(to, from reflect.Value) {
 	if plain(from.Type()) {
 		to.Set(from)

@@ -51,7 +51,7 @@ func Kernel(root fs.FS) (bool, error) {
 	return strings.TrimSpace(string(text)) == "1", err
 }
 
-// KernelHint is how the kernel comes into FIPS mode.
+// KernelHint says how to put the kernel into FIPS mode.
 const KernelHint = "boot it with fips=1"
 
 // Refuse returns an error that names the use and the way out if this program runs in FIPS mode. Call it before data or keys are protected so. What

@@ -92,8 +92,8 @@ func TestErrorsSayHowToTypeTheirCommands(t *testing.T) {
 	}
 }
 
-// TestRunThatWasStartedByPathIsRepeatedByPath: a path that worked in a shell also works with sudo.
-func TestRunThatWasStartedByPathIsRepeatedByPath(t *testing.T) {
+// TestRunStartedByPathIsRepeatedByPath: a path that worked in a shell also works with sudo.
+func TestRunStartedByPathIsRepeatedByPath(t *testing.T) {
 	args := []string{"/tmp/tool/bin/sealift", "preflight"}
 	if got := strings.Join(Rerun(args), " "); got != "/tmp/tool/bin/sealift preflight" {
 		t.Errorf("got %q", got)

@@ -49,5 +49,5 @@ func (u URL) Base() string {
 	return "https://" + u.Host
 }
 
-// String is the URL again.
+// String returns the URL as text.
 func (u URL) String() string { return Scheme + strings.TrimSuffix(u.Host+"/"+u.Path, "/") }

@@ -70,7 +70,7 @@ func OfProgram(r io.ReaderAt) (string, error) {
 	return "", fmt.Errorf("a program for ELF machine %d; sealift runs on %s", number, strings.Join(OfHosts(), " and "))
 }
 
-// Program is a program for the hosts of one platform, as scripts choose it.
+// Program is a program for the hosts of one platform, in the form that scripts need.
 type Program struct {
 	Platform string
 	Path     string // in a bundle or below a server

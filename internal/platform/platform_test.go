@@ -151,7 +151,7 @@ func check(t *testing.T, d documents, name string, root ocispec.Descriptor, want
 	}
 }
 
-func TestImageThatContainerdCannotReadIsRefused(t *testing.T) {
+func TestUnreadableImageIsRefused(t *testing.T) {
 	d := make(documents)
 	image := d.image(t, "linux/amd64")
 	typed := func(desc ocispec.Descriptor, mediaType string) ocispec.Descriptor {

@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/internal/proc"
 )
 
-// TestStartedReadsProcessesWithOddNames has a program whose name looks like the end of the field with the name.
+// TestStartedReadsProcessesWithOddNames uses a program whose name looks like the end of the field with the name.
 func TestStartedReadsProcessesWithOddNames(t *testing.T) {
 	t.Parallel()
 	sleep, err := exec.LookPath("sleep")

@@ -14,7 +14,7 @@ import (
 //go:embed releases.txt
 var text string
 
-// Use is what a version is for. Greater ones include lesser ones, from Lab on.
+// Use is the purpose of a version. From Lab on, greater values include lesser ones.
 type Use int
 
 // The uses, as releases.txt defines them.
@@ -36,7 +36,7 @@ type Release struct {
 	With    map[string]string // parameters of the add-on's template, such as etcd: 3.6.8-0
 }
 
-// Folder is where the catalogue has the add-on.
+// Folder is the folder of the add-on in the catalogue.
 func (r Release) Folder() string { return "addons/" + r.Name + "/" + r.Version }
 
 // All lists the table in its order.
@@ -78,7 +78,7 @@ func Newest(name string) Release {
 	return list[len(list)-1]
 }
 
-// Before is the version that stands before this one in the table: where an upgrade to it begins. It panics if there is none.
+// Before is the version before this one in the table, from which upgrades to it start. It panics if there is none.
 func (r Release) Before() Release {
 	list := Of(r.Name, Lab)
 	at := slices.IndexFunc(list, func(other Release) bool { return other.Version == r.Version })

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/internal/connlimit"
 )
 
-// chunk is how much of a body is read before there is memory for it.
+// chunk is the part of a body that is read before memory is reserved for it.
 const chunk = 32 << 10
 
 // share is how much more a client may hold than what it leaves free. So with n such clients, a part of 1/(1+8n) stays free for others.

@@ -81,7 +81,7 @@ func TestIdleClientsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestBodiesDoNotWaitForEachOther has more bodies on their way than there is memory, and each has a part of it.
+// TestBodiesDoNotWaitForEachOther uses more bodies on their way than there is memory, and each has a part of it.
 func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	const size, bodies = 100 << 10, 8

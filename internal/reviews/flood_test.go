@@ -105,7 +105,7 @@ func together(ctx context.Context, t *testing.T, server string, each int, client
 	return took
 }
 
-// TestFourAPIServersGetReviewsAnswered has a hundred reviews of each of four API servers at once. Those behind one address, such as
+// TestFourAPIServersGetReviewsAnswered uses a hundred reviews of each of four API servers at once. Those behind one address, such as
 // that of konnectivity, have a connection each before.
 func TestFourAPIServersGetReviewsAnswered(t *testing.T) {
 	for name, distinct := range map[string]byte{"an address each": 1, "one address": 0} {

@@ -102,7 +102,7 @@ func (p *pool) enter(ctx context.Context, name string) (leave func(), err error)
 	return func() { p.slots.Release(1); t.slots.Release(1); forget() }, nil
 }
 
-// take returns the idle child that worked last, or nil.
+// take returns the idle child that was used last, or nil.
 func (p *pool) take() *process {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ type Options struct {
 	// Duration is how long others wait for a silent holder: whole seconds, because the Lease stores seconds. Default 15 s.
 	Duration time.Duration
 	// RenewDeadline is how long work continues after the last successful renewal. It must be shorter than Duration; the difference
-	// is the time that work has to stop. Default two thirds of Duration.
+	// is the time in which work has to stop. Default two thirds of Duration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the pause between two renewals, and about that between two reads of a Lease that another process holds.
 	// Default 1 s.

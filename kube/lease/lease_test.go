@@ -36,7 +36,7 @@ func connect(t *testing.T, cfg *rest.Config) *kube.Cluster {
 	return cluster
 }
 
-// quick are options for a Lease of this test, with durations that tests can wait for.
+// quick returns options for a Lease of this test, with short durations.
 func quick(t *testing.T) Options {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")
@@ -132,7 +132,7 @@ func TestLeaseAdmitsOneHolderInTurn(t *testing.T) {
 	}
 }
 
-func TestWaiterIsToldHolderOnce(t *testing.T) {
+func TestWaiterLearnsHolderOnce(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	var told []string

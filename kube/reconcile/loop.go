@@ -27,7 +27,7 @@ type Loop struct {
 	Keys []kube.Ref
 	// Watch lists kinds, with a namespace or without. Each of their objects is a key. A kind may be installed later.
 	Watch []kube.Ref
-	// Cluster is where Watch and Lease are. A loop without both needs none.
+	// Cluster is the cluster of Watch and Lease. A loop without both needs none.
 	Cluster *kube.Cluster
 	// Lease lets one of several loops work, and the others wait for as long as it takes. Nil lets each work.
 	Lease *lease.Options

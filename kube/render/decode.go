@@ -24,7 +24,7 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) { return strict.d
 // counts, as for the API server. An object without a name, which the API server named, is left out.
 func DecodeApplied(r io.Reader) ([]*unstructured.Unstructured, error) { return lenient.decode(r) }
 
-// decoder is how objects are read.
+// decoder decodes objects.
 type decoder struct {
 	json func(yaml []byte) ([]byte, error)
 	skip bool // objects that cannot be named are left out

@@ -100,7 +100,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestAppliedManifestsAreReadLikeAPIServer has what Decode refuses and Helm applies.
+// TestAppliedManifestsAreReadLikeAPIServer has documents that Decode refuses and Helm applies.
 func TestAppliedManifestsAreReadLikeAPIServer(t *testing.T) {
 	const manifest = `apiVersion: v1
 kind: ConfigMap
@@ -128,6 +128,6 @@ items:
 		t.Errorf("%v, %v", names, err)
 	}
 	if _, err := render.DecodeApplied(strings.NewReader("{")); err == nil {
-		t.Error("a document that cannot be read is no error")
+		t.Error("a document that cannot be read is not an error")
 	}
 }

@@ -73,8 +73,8 @@ func TestPlainKustomizationsMatchKustomize(t *testing.T) {
 		{"a component among resources", map[string]string{"kustomization.yaml": "resources: [b]\n",
 			"b/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" + list, "b/a.yaml": plainObject}, false},
 		{"no objects", map[string]string{"kustomization.yaml": list, "a.yaml": "# nothing\n"}, false},
-		{"what is no object", map[string]string{"kustomization.yaml": list, "a.yaml": "a: b\n"}, false},
-		{"a label that is no string", map[string]string{"kustomization.yaml": list, "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: 1}}\n"}, true},
+		{"what is not an object", map[string]string{"kustomization.yaml": list, "a.yaml": "a: b\n"}, false},
+		{"a label that is not a string", map[string]string{"kustomization.yaml": list, "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: 1}}\n"}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

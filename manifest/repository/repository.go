@@ -104,7 +104,7 @@ func (r *Repository) Path() string { return r.path }
 // FS returns the unchecked repository: use Open to follow links.
 func (r *Repository) FS() fs.FS { return r.root.FS() }
 
-// Name is how the repository calls a file that name leads to from dir, a directory of the file system. Dir may be
+// Name returns the path in the repository of the file that name leads to from dir, a directory of the file system. Dir may be
 // relative to the working directory.
 func (r *Repository) Name(dir, name string) (string, error) {
 	if path.IsAbs(name) {

@@ -51,7 +51,7 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 		{"a condition without an expression", "configVersion: v1\nkubernetesMutating: [{name: a.b.c, matchConditions: [{name: x, expression: ' '}]}]", "kubernetesMutating[0].matchConditions[0].expression: is empty"},
 		{"a condition's name with a space", "configVersion: v1\nkubernetesMutating: [{name: a.b.c, matchConditions: [{name: x y, expression: 'true'}]}]", "kubernetesMutating[0].matchConditions[0].name: name part must consist of"},
 		{"v0: a mistyped binding", "onKubernetesEvents: []", `did you mean "onKubernetesEvent"?`},
-		{"v0: an event of v1", "onKubernetesEvent: [{kind: Pod, event: [Added]}]", `onKubernetesEvent[0].event[0]: "Added" is none of`},
+		{"v0: an event of v1", "onKubernetesEvent: [{kind: Pod, event: [Added]}]", `onKubernetesEvent[0].event[0]: "Added" is not one of`},
 		{"v0: a wrong crontab", "schedule: [{crontab: often}]", "schedule[0].crontab"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// valid is a configuration that may be looked into.
+// valid returns c, or an empty configuration for nil.
 func valid(c *binding.Config) *binding.Config {
 	if c == nil {
 		return &binding.Config{}

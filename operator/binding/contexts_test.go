@@ -243,7 +243,7 @@ func (c *contextRow) check(t *testing.T) (checked int) {
 	return checked
 }
 
-// TestSampleContextsAreReadInAllForms has a row of each form that hooks get.
+// TestSampleContextsAreReadInAllForms uses a row of each form that hooks get.
 func TestSampleContextsAreReadInAllForms(t *testing.T) {
 	for _, text := range []string{
 		`{"name": "startup", "v0": [{"binding": "onStartup"}], "v1": [{"binding": "onStartup"}]}`,

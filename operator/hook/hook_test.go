@@ -172,7 +172,7 @@ func TestHookIsStoppedWithItsProcessGroup(t *testing.T) {
 	}
 }
 
-func TestChildThatIgnoresSIGTERMIsKilled(t *testing.T) {
+func TestChildIgnoringSIGTERMIsKilled(t *testing.T) {
 	dir, log := t.TempDir(), &fixture.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/bash\nbash -c 'trap \"\" TERM; echo child $$ is set; while :; do sleep 0.2; done' &\nsleep 60 & wait\n")
 	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
@@ -300,7 +300,7 @@ func (s *slowLog) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestSlowLogGetsWholeOutput has a hook that ends long before its lines are in the log, with and without a child that holds its output.
+// TestSlowLogGetsWholeOutput uses a hook that ends long before its lines are in the log, with and without a child that holds its output.
 func TestSlowLogGetsWholeOutput(t *testing.T) {
 	dir := t.TempDir()
 	for name, more := range map[string]string{"alone": "", "with a child": "sleep 30 &\n"} {

@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/head"
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
@@ -122,11 +122,11 @@ func (r *Runner) Config(ctx context.Context, name, path, dir string) ([]byte, er
 	ctx, cancel := context.WithTimeoutCause(ctx, configTime, fmt.Errorf("it ran longer than %s", configTime))
 	defer cancel()
 	out := &lines{log: r.Log, json: r.JSON, hook: name}
-	printed := &bounded{limit: configSize}
+	printed := &head.Buffer{Limit: configSize}
 	cmd := exec.Command(path, "--config")
 	cmd.Dir, cmd.Env = dir, r.environment()
 	_, err := r.process(ctx, cmd, printed, out.of("stderr"))
-	if err == nil && printed.over {
+	if err == nil && printed.Dropped {
 		err = fmt.Errorf("it printed more than %d bytes", configSize)
 	}
 	if err != nil {
@@ -313,24 +313,4 @@ func copyHeld(w io.Writer, reader *os.File) {
 	_ = conn.Control(func(fd uintptr) { held, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	_ = reader.SetReadDeadline(time.Time{})
 	_, _ = io.CopyN(w, reader, int64(held))
-}
-
-// bounded keeps output up to a limit, and drops the rest.
-type bounded struct {
-	bytes.Buffer
-
-	limit int
-	over  bool
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := b.limit - b.Len()
-	b.over = b.over || len(p) > room
-	b.Buffer.Write(p[:min(len(p), room)])
-	return len(p), nil
-}
-
-// ReadFrom hides the one of bytes.Buffer, which has no limit.
-func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{b}, r)
 }

@@ -45,7 +45,7 @@ func TestApply(t *testing.T) {
 
 func TestMistakesNameFilter(t *testing.T) {
 	if _, err := jq.Compile(".["); err == nil || !strings.Contains(err.Error(), `".["`) {
-		t.Errorf("a filter that is no jq: %v", err)
+		t.Errorf("a filter that is not jq: %v", err)
 	}
 	if _, err := jq.Compile("nosuch(.)"); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("an unknown function: %v", err)

@@ -70,12 +70,12 @@ func (o *Operator) loadConfig(ctx context.Context) error {
 		return fmt.Errorf("ConfigMap %s/%s and values.yaml: %w", o.options.Namespace, o.options.ConfigMap, err)
 	}
 	o.store.use(config)
-	o.tellStrangers(ctx, nil, o.store.unknownKeys(config))
+	o.warnUnknownKeys(ctx, nil, o.store.unknownKeys(config))
 	return nil
 }
 
-// tellStrangers warns of keys that belong to no module, such as mistyped ones. They have no effect.
-func (o *Operator) tellStrangers(ctx context.Context, before, now []string) {
+// warnUnknownKeys warns of keys that belong to no module, such as mistyped ones. They have no effect.
+func (o *Operator) warnUnknownKeys(ctx context.Context, before, now []string) {
 	if len(now) == 0 || slices.Equal(before, now) {
 		return
 	}
@@ -160,7 +160,7 @@ func (o *Operator) configChanged(ctx context.Context) error {
 		return nil
 	}
 	o.store.use(config)
-	o.tellStrangers(ctx, o.store.unknownKeys(before), o.store.unknownKeys(config))
+	o.warnUnknownKeys(ctx, o.store.unknownKeys(before), o.store.unknownKeys(config))
 	o.mu.Lock()
 	started := o.state.number > 0 // otherwise the first reload sees it
 	o.mu.Unlock()
@@ -193,7 +193,7 @@ func (o *Operator) react(before, after values.Config) {
 	}
 }
 
-// patchConfig writes a hook's lasting patch to the ConfigMap, which is made if there is none. The patch is applied to the live
+// patchConfig writes a hook's lasting patch to the ConfigMap, and creates it if necessary. The patch is applied to the live
 // object, so an edit that is not active yet is neither lost nor missed.
 func (o *Operator) patchConfig(ctx context.Context, key string, operations []values.Operation) (changed bool, err error) {
 	if len(operations) == 0 {

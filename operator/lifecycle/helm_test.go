@@ -117,7 +117,7 @@ echo '{operation: DeleteInBackground, kind: configmap, namespace: `+s.namespace+
 	}
 }
 
-const hundred = 100
+const manyModules = 100
 
 // more are the usual objects of a module, in addition to its ConfigMap.
 func more(name string) string {
@@ -155,7 +155,7 @@ spec:
 func testHundred(s *site) {
 	requests, client := s.withHelm()
 	flags := ""
-	for i := range hundred {
+	for i := range manyModules {
 		name := fmt.Sprintf("m%d", i)
 		flags += name + "Enabled: true\n"
 		s.file("modules/"+name+"/templates/x.yaml", chartOf(name, more(name)))
@@ -186,7 +186,7 @@ func testHundred(s *site) {
 	}
 	render := func(round int) time.Duration {
 		begin := time.Now()
-		for i := range hundred {
+		for i := range manyModules {
 			name := fmt.Sprintf("m%d", i)
 			chart, err := release.ReadFiles(map[string][]byte{
 				"Chart.yaml":       []byte("apiVersion: v2\nname: x\nversion: 0.0.1\n"),
@@ -215,13 +215,13 @@ func testHundred(s *site) {
 	slices.Sort(same)
 	middle := func(all []time.Duration) float64 { return all[rounds/2].Seconds() / rendering[rounds/2].Seconds() }
 	s.Logf("%d modules, middle of %d: rendering takes %s, a reload with new inputs %s (%.2f of it) and at most %d reads, with the same inputs %s (%.2f) and %d reads",
-		hundred, rounds, rendering[rounds/2].Round(time.Millisecond), again[rounds/2], middle(again), reads, same[rounds/2], middle(same), readsSame)
+		manyModules, rounds, rendering[rounds/2].Round(time.Millisecond), again[rounds/2], middle(again), reads, same[rounds/2], middle(same), readsSame)
 	const kinds = 4
 	if writes != 0 || writesSame != 0 || reads > kinds+10 || readsSame > kinds+10 {
 		s.Error("too many requests")
 	}
 	all, err := s.installed.List(s.Context())
-	if err != nil || len(all) != hundred {
+	if err != nil || len(all) != manyModules {
 		s.Fatalf("%d releases, %v", len(all), err)
 	}
 	for name, r := range all {

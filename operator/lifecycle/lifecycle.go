@@ -42,7 +42,7 @@ type Options struct {
 	// Extenders may switch modules on and off, in order; nil are all. Strict requires values.yaml beside the modules.
 	Extenders []module.Extender
 	Strict    bool
-	// Monitor is for the look for absent objects of charts; nil is Cluster.
+	// Monitor is the client for finding absent objects of charts; nil means Cluster.
 	Monitor *kube.Cluster
 
 	Namespace string
@@ -94,7 +94,7 @@ type Operator struct {
 	state state
 	// gone are objects that hooks have deleted: they do not count as absent until their chart is applied again.
 	gone map[kube.Ref]bool
-	// purged means that releases of removed modules were looked for.
+	// purged means that releases of removed modules were purged.
 	purged bool
 }
 

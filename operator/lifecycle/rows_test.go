@@ -265,7 +265,7 @@ func (s *site) ranTwice() bool {
 	return s.count("helm upgrade ") == 2 && slices.Equal(lines[:half], lines[half:]) && strings.Contains(lines[half-1], `"afterHelm"`)
 }
 
-// count is how many lines of the trace begin so.
+// count returns the number of lines in the trace with a prefix.
 func (s *site) count(prefix string) (n int) {
 	for _, line := range s.lines() {
 		if strings.HasPrefix(line, prefix) {
@@ -375,7 +375,7 @@ func testSampleOperator(s *site) {
 	s.Logf("%d of %d rows of operator.yaml checked", checked, len(file.Cases))
 }
 
-// TestSampledOrdersAreFoundInTrace has a trace of a module that ran twice, and of releases that were removed.
+// TestSampledOrdersAreFoundInTrace uses a trace of a module that ran twice, and of releases that were removed.
 func TestSampledOrdersAreFoundInTrace(t *testing.T) {
 	s := &site{T: t, trace: filepath.Join(t.TempDir(), "trace")}
 	ran := "hook-3 [{\"binding\":\"beforeHelm\"}]\nhook-1 [{\"binding\":\"beforeHelm\"}]\nhelm upgrade module\nhook-4 [{\"binding\":\"afterHelm\"}]\n"

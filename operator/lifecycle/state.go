@@ -13,7 +13,7 @@ import (
 // ErrUnknown is in the error for a module that does not exist.
 var ErrUnknown = errors.New("module not found")
 
-// Status is how a module is.
+// Status is the state of a module.
 type Status struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"`

@@ -94,7 +94,7 @@ func section(c values.Config, key string) any {
 	return c.Modules[key].Values
 }
 
-// orEmpty is a section, or an empty one: hooks add to it, and templates read it.
+// orEmpty returns a section, or an empty one for nil: hooks add to it, and templates read it.
 func orEmpty(section any) any {
 	if section == nil {
 		return map[string]any{}

@@ -47,7 +47,7 @@ func (t *telemetry) ran(module string, took time.Duration, err error) {
 	}
 }
 
-// ensured notes that a release was brought up to date. Most of that is an upgrade, or a look whether there is something to do.
+// ensured records that a release was brought up to date. Most of the time goes to an upgrade, or to the check whether one is needed.
 func (t *telemetry) ensured(module, activation string, upgraded bool, took time.Duration) {
 	operation := "check-upgrade"
 	if upgraded {

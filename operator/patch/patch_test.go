@@ -309,7 +309,7 @@ func TestMistakesRefuseWholeStream(t *testing.T) {
 		"{operation: DeleteInBackground, kind: Pod, name: null}":                                  "name: is empty",
 		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: {}}":                               "jsonPatch: must be an array",
 		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: add, path: /a}]}":            "jsonPatch[0].value: is required",
-		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: drop, path: /a}]}":           `jsonPatch[0].op: "drop" is none of`,
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: drop, path: /a}]}":           `jsonPatch[0].op: "drop" is not one of`,
 		"{operation: MergePatch, kind: Pod, apiVersion: a/b/c, name: x, mergePatch: {a: b}}":      "apiVersion",
 		"{operation: MergePatch, kind: Pod, name: x, mergePatch: {}}":                             "mergePatch: is empty",
 		"{operation: MergePatch, kind: Pod, name: x, mergePatch: '{}'}":                           "mergePatch: is empty",

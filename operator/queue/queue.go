@@ -66,7 +66,7 @@ type Set struct {
 	workers sync.WaitGroup
 }
 
-// Queue is one of them.
+// Queue is one queue of a Set.
 type Queue struct {
 	Name string
 
@@ -106,7 +106,7 @@ func (s *Set) Run(ctx context.Context) {
 	s.workers.Wait()
 }
 
-// Add puts tasks at the end of a queue, which is made if there is none of the name.
+// Add appends tasks to a queue, and creates the queue if necessary.
 func (s *Set) Add(name string, tasks ...*Task) {
 	q := s.queue(name)
 	defer q.measure("AddLast", time.Now())

@@ -21,7 +21,7 @@ const (
 	mostWork = 1_000_000
 )
 
-// rules are those of a schema and of its parts. nil has none.
+// rules are the CEL rules of a schema and of its parts. nil means none.
 type rules struct {
 	own        []rule
 	properties map[string]*rules

@@ -111,7 +111,7 @@ func (s Shape) Check(value any, path string) []error {
 		return errs
 	case string:
 		if len(s.words) > 0 && !slices.Contains(s.words, v) {
-			return []error{Mistake{path, fmt.Sprintf("%q is none of %s", v, strings.Join(s.words, ", "))}}
+			return []error{Mistake{path, fmt.Sprintf("%q is not one of %s", v, strings.Join(s.words, ", "))}}
 		}
 	}
 	return nil

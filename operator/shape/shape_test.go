@@ -27,7 +27,7 @@ func TestCheckNamesEveryMistakeByItsPath(t *testing.T) {
 		{"missing", `{}`, "kind: is required"},
 		{"mistyped", `{"kind":"Pod","evnts":[]}`, `evnts: is a forbidden property; did you mean "events"?`},
 		{"two at once, in order", `{"order":1.5,"wait":"yes","kind":"Pod"}`, "order: must be an integer, not a number\nwait: must be a boolean, not a string"},
-		{"inside a list", `{"kind":"Pod","events":["Added","Updated"]}`, `events[1]: "Updated" is none of Added, Deleted`},
+		{"inside a list", `{"kind":"Pod","events":["Added","Updated"]}`, `events[1]: "Updated" is not one of Added, Deleted`},
 		{"too few", `{"kind":"Pod","events":[]}`, "events: needs at least 1 item"},
 		{"too many", `{"kind":"Pod","events":["Added","Added","Added"]}`, "events: may have at most 2 items"},
 		{"value of a map", `{"kind":"Pod","labels":{"foo":28}}`, "labels.foo: must be a string, not an integer"},

@@ -226,7 +226,7 @@ func (e *edits) apply(data map[string]string) map[string]string {
 	return after
 }
 
-// TestFormsOfSamplesOfConfigMaps has an edit in each form, from and to valid and invalid ones.
+// TestFormsOfSamplesOfConfigMaps uses an edit in each form, from and to valid and invalid ones.
 func TestFormsOfSamplesOfConfigMaps(t *testing.T) {
 	for _, text := range []string{
 		"{before: {global: 'a: 1'}, patch: {add: {module2: 'p: 1'}}, expect: {event: changed, modules: [module-2], global: {a: 1}}}",

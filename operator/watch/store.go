@@ -202,7 +202,7 @@ func (o *source) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync has no use here.
+// Resync does nothing.
 func (*source) Resync() error { return nil }
 
 // put stores an object and returns the subscriptions that it is news for. o.mu is held.

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestReplicasKeepOneAuthority has two replicas. The Secret of their authority is deleted, and then replaced.
+// TestReplicasKeepOneAuthority uses two replicas. The Secret of their authority is deleted, and then replaced.
 func TestReplicasKeepOneAuthority(t *testing.T) {
 	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
 	if err != nil {

@@ -86,7 +86,7 @@ func (s *Server) convert(w http.ResponseWriter, req *http.Request, body []byte) 
 	r.answer(w, response)
 }
 
-// walk converts objects, step by step, until all have the version that is asked for. Each step gets the objects of one
+// walk converts objects, step by step, until all have the requested version. Each step gets the objects of one
 // version. They keep their order.
 func walk(ctx context.Context, steps []*conversion, request conversionRequest) ([]json.RawMessage, error) {
 	objects := slices.Clone(request.Objects)

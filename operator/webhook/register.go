@@ -30,7 +30,7 @@ func reviewVersions() []string { return []string{"v1", "v1beta1"} }
 var (
 	// errAwaited is the error of a missing object that another component creates.
 	errAwaited = errors.New("it does not exist yet")
-	// errUnchanged is the error of an object that is as we have left it.
+	// errUnchanged reports that an object needs no update.
 	errUnchanged = errors.New("it is up to date")
 )
 
@@ -75,7 +75,7 @@ func (e *endpoint) write(ctx context.Context, ca []byte) bool {
 	return all
 }
 
-// only is an error under a condition.
+// only returns err if is holds.
 func only(is bool, err error) error {
 	if is {
 		return err

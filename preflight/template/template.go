@@ -40,10 +40,10 @@ func Execute(w io.Writer, name, text string, o Options, data any) error {
 	return r.template(tree, data)
 }
 
-// maxDepth is how deep templates may call one another. An endless recursion ends there.
+// maxDepth bounds calls of templates inside each other, and so ends an endless recursion.
 const maxDepth = 1000
 
-// run is one execution.
+// run is one execution of a template.
 type run struct {
 	w         io.Writer
 	options   Options

@@ -37,7 +37,7 @@ func (r *run) command(dot any, cmd *parse.CommandNode, before []any) (any, error
 		if nothing, err := r.ofNothing(dot, first); nothing || err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s takes no argument: it is no function", first)
+		return nil, fmt.Errorf("%s takes no argument: it is not a function", first)
 	}
 	if _, ok := first.(*parse.NilNode); ok {
 		return nil, errors.New("nil is not a command")
@@ -90,7 +90,7 @@ func (r *run) operand(dot any, node parse.Node) (any, error) {
 	return nil, fmt.Errorf("cannot evaluate %s", node)
 }
 
-// number is the value of a number where no type is asked for: its spelling decides, as in Go.
+// number is the value of an untyped number: its spelling decides, as in Go.
 func number(n *parse.NumberNode) (any, error) {
 	isHex := len(n.Text) > 2 && n.Text[0] == '0' && strings.ContainsAny(n.Text[1:2], "xX") && !strings.ContainsAny(n.Text, "pP")
 	switch {

@@ -177,7 +177,7 @@ func TestFormMakesInstaller(t *testing.T) {
 		"a number that is none":                   {"version.engine=2.2.1&option.engine.workers=many", []string{"engine: option workers: not a valid integer", `role="alert"`}, []string{"bundle-size"}},
 		"further settings":                        {"version.engine=2.2.1&further=kurl:+{proxyAddress:+http://proxy:3128}", []string{"proxyAddress: http://proxy:3128"}, []string{"problem"}},
 		"a setting without effect":                {"version.engine=2.2.1&further=kurl:+{licenseURL:+x}", []string{"kurl.licenseURL has no effect (show the license"}, []string{"problem"}},
-		"further settings that are no YAML":       {"further=[", []string{"not a YAML mapping"}, []string{"bundle-size"}},
+		"further settings that are not YAML":      {"further=[", []string{"not a YAML mapping"}, []string{"bundle-size"}},
 		"further options of a chosen add-on":      {"version.kubernetes=1.36.3&further=kubernetes:+{serviceCIDR:+10.96.0.0/16}", []string{"serviceCIDR: 10.96.0.0/16"}, []string{"problem"}},
 		"an option twice":                         {"version.engine=2.2.1&further=engine:+{version:+1}", []string{"further settings: engine: version is also set above"}, []string{"bundle-size"}},
 		"an option of kURL that is misspelt":      {"version.kubernetes=1.36.3&further=kurl:+{proxyAdress:+x}", []string{"did you mean &#34;proxyAddress&#34;"}, []string{"bundle-size"}},

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// many is as many small packages as asked for.
+// many returns n small packages.
 func many(n int) (list []release.Candidate) {
 	for i := range n {
 		list = append(list, candidate(fmt.Sprintf("add-on-%d", i), "1", fmt.Sprint("content ", i)))

@@ -156,7 +156,7 @@ func TestKurlClusterIsAdopted(t *testing.T) {
 		n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	}
 	const adopt = "/media/usb2/bin/sealift adopt"
-	first.refuses(adopt+" --yes 2>&1", 3, "this host is no node of a cluster")
+	first.refuses(adopt+" --yes 2>&1", 3, "this host is not a node of a cluster")
 	first.must(kurlInit)
 	worker.must(strings.TrimSpace(first.must("kubeadm --kubeconfig /etc/kubernetes/admin.conf token create --print-join-command 2>/dev/null")) + " --ignore-preflight-errors=all")
 	first.must(kubectl + "label node " + worker.Name() + " kurl.sh/cluster=true && " + kubectl + "wait --for=condition=Ready nodes --all --timeout=300s")

@@ -27,7 +27,7 @@ spec:
 ---
 `
 
-// TestARMWorkerJoinsAndIsUpgraded has a control plane of amd64 and a worker of arm64, an emulated machine that has nothing but the join
+// TestARMWorkerJoinsAndIsUpgraded uses a control plane of amd64 and a worker of arm64, an emulated machine that has nothing but the join
 // command. Both come from one bundle, and so does the upgrade. Pods of both reach each other.
 func TestARMWorkerJoinsAndIsUpgraded(t *testing.T) {
 	newest := releases.Current("kubernetes")

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -100,7 +101,7 @@ func TestOldCatalogueIsBroughtUpToDate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shell(t, r.dir(), "mkdir addons && cp -a "+quoted(source)+"/{kubernetes,containerd,flannel} addons")
+		shell(t, r.dir(), "mkdir addons && cp -a "+shellword.Quote(source)+"/{kubernetes,containerd,flannel} addons")
 		shell(t, addons, "rm -r kubernetes/"+missing["kubernetes"].Version)
 		for _, name := range []string{"containerd", "flannel"} {
 			for _, later := range releases.Of(name, releases.Shipped)[1:] {
@@ -112,7 +113,7 @@ func TestOldCatalogueIsBroughtUpToDate(t *testing.T) {
 			r.namesOutdated(t, addons, missing)
 			for name, release := range missing {
 				t.Log(r.run(t, "addon", "update", name, "--addons", addons, "--config", r.config, "--cache", r.cache, "--target", "debian-12", "--lock"))
-				shell(t, repository, "diff -r --no-dereference --exclude=Manifest.lock "+quoted(release.Folder())+" "+quoted(filepath.Join(r.dir(), release.Folder())))
+				shell(t, repository, "diff -r --no-dereference --exclude=Manifest.lock "+shellword.Quote(release.Folder())+" "+shellword.Quote(filepath.Join(r.dir(), release.Folder())))
 				shell(t, filepath.Join(r.dir(), release.Folder()), "test -s Manifest.lock")
 			}
 			r.namesOutdated(t, addons, nil)

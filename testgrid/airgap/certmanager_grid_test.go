@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestCertificatesAreIssuedAndRenewed has a certificate of an own CA. A server uses it, and a client that trusts the CA connects, before and
+// TestCertificatesAreIssuedAndRenewed uses a certificate of an own CA. A server uses it, and a client that trusts the CA connects, before and
 // after the renewal. While the webhook is away, other objects are made as before.
 func TestCertificatesAreIssuedAndRenewed(t *testing.T) {
 	r, without := buildWith(t, "cert-manager"), build(t, current, "debian-12")

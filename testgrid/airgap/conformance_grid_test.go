@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
@@ -30,7 +31,7 @@ func TestDemoClusterIsConformant(t *testing.T) {
 	suite := component(t, upstream.FileOf{Component: upstream.ConformanceTests(), Name: "e2e.test"})
 	wanted := "grep -F"
 	for _, image := range upstream.ConformanceImages() {
-		wanted += " -e " + quoted(image.Ref)
+		wanted += " -e " + shellword.Quote(image.Ref)
 	}
 	shell(t, dir, "cp "+suite+" . && mkdir -p add-ons/conformance-images/"+current+" && cd add-ons/conformance-images/"+current+" && "+
 		r.dir()+`/sealift-testgrid conformance images --e2e `+suite+" | "+wanted+` >Manifest && echo 'conformance_images() { :; }' >install.sh`)
@@ -42,7 +43,7 @@ func TestDemoClusterIsConformant(t *testing.T) {
 	n.must("sealift images load /media/usb3/conformance-images-" + current + ".tar.gz --all-nodes")
 	const run = "cd /root && HOME=/root /media/usb2/sealift-testgrid conformance --kubeconfig /etc/kubernetes/admin.conf --e2e /media/usb3/e2e.test --out report --parallel 4 --timeout 10m "
 	n.must(run + "--quick 2>&1")
-	out, code := n.run(run + "--focus " + quoted(conformanceFocus) + ` --skip '\[Serial\]' -o json 2>run.log >list.json; code=$?; tail -n 20 run.log; exit $code`)
+	out, code := n.run(run + "--focus " + shellword.Quote(conformanceFocus) + ` --skip '\[Serial\]' -o json 2>run.log >list.json; code=$?; tail -n 20 run.log; exit $code`)
 	var list gridReport
 	if text := n.must("cat /root/list.json"); json.Unmarshal([]byte(text), &list) != nil {
 		t.Fatal(out)

@@ -20,7 +20,7 @@ const (
 	coreDNS    = "--namespace kube-system deployment/coredns "
 )
 
-// TestDNSAnswersWithoutCoreDNS has a pod that asks for names while CoreDNS is replaced, and while it is away for longer than answers are
+// TestDNSAnswersWithoutCoreDNS uses a pod that asks for names while CoreDNS is replaced, and while it is away for longer than answers are
 // valid. The node of a cache that is deleted asks CoreDNS meanwhile. A worker that leaves, and the removal, leave no interface and no rule.
 func TestDNSAnswersWithoutCoreDNS(t *testing.T) {
 	r, without := buildWith(t, "node-local-dns"), build(t, current, "debian-12")

@@ -153,7 +153,7 @@ func (n node) has(version string) string {
 	return kubectl + "rollout status deployment/hello --timeout=1s && " + kubectl + "logs deployment/hello | grep -q '^" + version + " on '"
 }
 
-// TestFleetWorksWithoutRoute has a hub and two clusters that were made from one bundle, on hosts without a route out. An add-on with a
+// TestFleetWorksWithoutRoute uses a hub and two clusters that were made from one bundle, on hosts without a route out. An add-on with a
 // template, whose image has its digest there, and one with a chart reach the canary first. One host has no power in the middle of a
 // change.
 func TestFleetWorksWithoutRoute(t *testing.T) {

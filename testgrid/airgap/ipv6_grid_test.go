@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -90,7 +91,7 @@ func TestDualStackCluster(t *testing.T) {
 			for i, url := range []string{"http://" + addresses[0] + "/", "http://[" + addresses[1] + "]/"} {
 				first.podReads(n, fmt.Sprintf("reader-%s-%s-%d", n.Name(), when, i), url)
 				const get = `exec 3<>"/dev/tcp/$0/80" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && cat <&3`
-				if got := n.must("timeout 10 bash -c " + quoted(get) + " " + addresses[i]); !strings.Contains(got, "written to a volume by notes-") {
+				if got := n.must("timeout 10 bash -c " + shellword.Quote(get) + " " + addresses[i]); !strings.Contains(got, "written to a volume by notes-") {
 					t.Errorf("%s itself reads %q at %s", n.Name(), got, url)
 				}
 			}
@@ -130,7 +131,7 @@ func (n node) readsFrom(of node, when string) {
 func (n node) podReads(of node, pod, url string) {
 	n.t.Helper()
 	n.must(kubectl + "run " + pod + " --image=docker.io/library/busybox:1.35.0 --image-pull-policy=IfNotPresent --restart=Never --overrides=" +
-		quoted(`{"spec":{"nodeName":"`+of.Name()+`"}}`) + " --command -- sh -c " + quoted("for i in $(seq 60); do wget -q -O - "+url+" && exit 0; sleep 1; done; exit 1"))
+		shellword.Quote(`{"spec":{"nodeName":"`+of.Name()+`"}}`) + " --command -- sh -c " + shellword.Quote("for i in $(seq 60); do wget -q -O - "+url+" && exit 0; sleep 1; done; exit 1"))
 	n.must(kubectl + "wait --for=jsonpath={.status.phase}=Succeeded pod/" + pod + " --timeout=120s")
 	if got := n.must(kubectl + "logs " + pod); !strings.Contains(got, "written to a volume by notes-") {
 		n.t.Errorf("a pod on %s read %q", of.Name(), got)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -88,7 +89,7 @@ func killedJoin(n node, command string) {
 		"/var/lib/etcd/member/wal",
 	} {
 		unit := fmt.Sprintf("join-%d", i)
-		n.must("touch /run/began; systemd-run --quiet --unit=" + unit + " --property=KillMode=control-group bash -c " + quoted(command))
+		n.must("touch /run/began; systemd-run --quiet --unit=" + unit + " --property=KillMode=control-group bash -c " + shellword.Quote(command))
 		n.must("for i in $(seq 3000); do [ ! " + moment + " -nt /run/began ] || exit 0; sleep 0.1; done; journalctl -u " + unit + "; exit 1")
 		n.must("systemctl kill --signal=KILL " + unit + "; sleep 1; sealift journal")
 	}
@@ -168,7 +169,7 @@ func runsPod(from, on node, number int) {
 	from.t.Helper()
 	manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"after-%d"},"spec":{"nodeName":%q,
 "containers":[{"name":"pause","image":%q,"imagePullPolicy":"IfNotPresent"}]}}`, number, on.Name(), pauseImage)
-	from.must("for i in $(seq 60); do " + kubectl + "get serviceaccount default && break; sleep 1; done; echo " + quoted(manifest) + " | " + kubectl + "apply -f -")
+	from.must("for i in $(seq 60); do " + kubectl + "get serviceaccount default && break; sleep 1; done; echo " + shellword.Quote(manifest) + " | " + kubectl + "apply -f -")
 	from.must(fmt.Sprintf(kubectl+"wait --for=condition=Ready pod/after-%d --timeout=180s", number))
 }
 

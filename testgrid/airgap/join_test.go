@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -25,7 +26,7 @@ func TestHostJoinsWithPrintedCommand(t *testing.T) {
 	printed := workerCommand(t, first.must(install))
 	bare := worker.state()
 	joinRefusals(first, worker)
-	worker.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(printed))
+	worker.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + shellword.Quote(printed))
 	worker.must("for i in $(seq 3000); do [ ! -e /etc/kubernetes/bootstrap-kubelet.conf ] || exit 0; sleep 0.2; done; journalctl -u first; exit 1")
 	worker.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
 	if out := worker.must(printed); !strings.Contains(out, "done: ") {
@@ -85,9 +86,6 @@ func workerLeaves(first, worker node, bare []string) {
 	first.must(kubectl + "wait --for=condition=Ready node/" + name + " --timeout=180s")
 }
 
-// quoted makes one word of a command for the shell.
-func quoted(command string) string { return "'" + strings.ReplaceAll(command, "'", `'\''`) + "'" }
-
 // publicKey creates the public key of somebody who has signed nothing.
 func publicKey(t *testing.T) string {
 	t.Helper()
@@ -103,7 +101,7 @@ func joinRefusals(first, worker node) {
 	worker.refuses(command+" control-plane", 3, "key of the cluster's certificates")
 	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not from the CA with the given hash")
 	worker.refuses(command+" kubernetes-version=1.30.0", 1, "not 1.30.0")
-	worker.refuses("echo "+quoted(publicKey(worker.t))+" >/tmp/vendor.pub; ("+command+" --key /tmp/vendor.pub); code=$?; rm /tmp/vendor.pub; exit $code", 1, "is not to be trusted")
+	worker.refuses("echo "+shellword.Quote(publicKey(worker.t))+" >/tmp/vendor.pub; ("+command+" --key /tmp/vendor.pub); code=$?; rm /tmp/vendor.pub; exit $code", 1, "is not to be trusted")
 	first.must("sealift token revoke " + token[:6])
 	worker.refuses(command, 1, "does not know the token")
 	expired := first.joinCommand("--ttl 1s")

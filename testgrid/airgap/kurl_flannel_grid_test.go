@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
@@ -48,7 +49,7 @@ func flannelForm(t *testing.T, dir, version, ask string) string {
 		return newest
 	}
 	to := filepath.Join(dir, "flannel", version)
-	shell(t, dir, "mkdir -p flannel && cp -r "+quoted(newest)+" "+quoted(to)+" && chmod -R u+w "+quoted(to)+" && cat >>"+quoted(to)+"/install.sh <<'END_OF_HOOK'\n"+`
+	shell(t, dir, "mkdir -p flannel && cp -r "+shellword.Quote(newest)+" "+shellword.Quote(to)+" && chmod -R u+w "+shellword.Quote(to)+" && cat >>"+shellword.Quote(to)+"/install.sh <<'END_OF_HOOK'\n"+`
 flannel_pre_init() {
     local src=$DIR/addons/flannel/$FLANNEL_VERSION program
     for program in kubeadm kubelet kubectl; do

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -36,7 +37,7 @@ func secondVersions(t *testing.T, addOns []string, dir string) (folders []string
 				from = folder
 			}
 		}
-		shell(t, dir, "mkdir -p "+change.name+" && cp -r "+quoted(from)+" "+quoted(to)+" && cd "+quoted(to)+
+		shell(t, dir, "mkdir -p "+change.name+" && cp -r "+shellword.Quote(from)+" "+shellword.Quote(to)+" && cd "+shellword.Quote(to)+
 			" && sed -i 's/"+change.from+"/"+change.to+"/g' "+change.files)
 		if change.imageFrom != "" {
 			shell(t, to, "sed -i 's/"+change.imageFrom+"/"+change.imageTo+"/g' *")

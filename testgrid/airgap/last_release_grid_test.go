@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -27,7 +28,7 @@ func TestLastReleasesAreUpgradedAndUndone(t *testing.T) {
 	objects := n.must(storedObjects)
 
 	n.refusesGate("SidecarContainers") // Kubernetes 1.37 removed it
-	n.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"\nwait"))
+	n.must("systemd-run --quiet --unit=clients bash -c " + shellword.Quote(ask+askAPI+"\nwait"))
 	t.Log(n.must(upgrade + " yes 2>&1"))
 	n.stopClients(t, "api")
 	n.runs("v"+now.Version, 1)

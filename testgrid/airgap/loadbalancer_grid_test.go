@@ -46,7 +46,7 @@ func TestLoadBalancerAddressIsChanged(t *testing.T) {
 
 	command := "sealift node load-balancer " + renewed
 	for address, why := range map[string]string{
-		"api_1": "no address of a load balancer", nobody: "does not lead to an API server of this cluster", second.Address().String(): "is the address of node " + second.Name(),
+		"api_1": "not an address of a load balancer", nobody: "does not lead to an API server of this cluster", second.Address().String(): "is the address of node " + second.Name(),
 		"nowhere.example.com": "cannot find nowhere.example.com", renewed: "does not lead to an API server of this cluster", // nothing listens there yet
 	} {
 		first.refuses("sealift node load-balancer "+address+" --yes", 1, why)

@@ -27,7 +27,7 @@ func (n node) losesPowerAndClock(clock time.Time) {
 	}
 }
 
-// TestPreflightNamesTheClockOfAVirtualMachine has a clock that is years ahead, one whose battery is dead, and one that is right. The dead
+// TestPreflightNamesTheClockOfAVirtualMachine uses a clock that is years ahead, one whose battery is dead, and one that is right. The dead
 // battery takes the power with it, and what was not synced to the disk.
 func TestPreflightNamesTheClockOfAVirtualMachine(t *testing.T) {
 	r := build(t, current, "debian-12")
@@ -73,7 +73,7 @@ func TestVirtualMachineBecomesACluster(t *testing.T) {
 	n.comesBackAfterReboot()
 }
 
-// TestSlowAndSmallHostsInstall has a host with a tenth of two processors of this machine, and one with two processors that are half as fast
+// TestSlowAndSmallHostsInstall uses a host with a tenth of two processors of this machine, and one with two processors that are half as fast
 // and 2 GiB of memory.
 func TestSlowAndSmallHostsInstall(t *testing.T) {
 	r := build(t, current, "debian-12")

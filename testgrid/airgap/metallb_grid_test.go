@@ -106,7 +106,7 @@ func (n node) hardware() string {
 	return strings.TrimSpace(n.must("cat /sys/class/net/host0/address"))
 }
 
-// TestAddressMovesToAnotherNode has a cluster of two nodes that give a Service an address. A third host reads from it, also after the node
+// TestAddressMovesToAnotherNode uses a cluster of two nodes that give a Service an address. A third host reads from it, also after the node
 // that announces it was cut off. Then the page of the add-on is followed, to its removal.
 func TestAddressMovesToAnotherNode(t *testing.T) {
 	r, without := buildWith(t, "metallb"), build(t, current, "debian-12")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
@@ -57,8 +58,8 @@ func (r delivery) serveOperator(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	address := strings.TrimPrefix(server.URL, "http://")
-	shell(t, repository, "go run ./deploy/image -operator "+quoted(filepath.Join(r.dir(), "sealift-controller"))+" -out "+quoted(filepath.Join(r.dir(), "operator.tar"))+
-		" && skopeo copy --quiet --dest-tls-verify=false oci-archive:"+quoted(filepath.Join(r.dir(), "operator.tar"))+" docker://"+address+"/sealift/operator:0.1.0")
+	shell(t, repository, "go run ./deploy/image -operator "+shellword.Quote(filepath.Join(r.dir(), "sealift-controller"))+" -out "+shellword.Quote(filepath.Join(r.dir(), "operator.tar"))+
+		" && skopeo copy --quiet --dest-tls-verify=false oci-archive:"+shellword.Quote(filepath.Join(r.dir(), "operator.tar"))+" docker://"+address+"/sealift/operator:0.1.0")
 	r.mirror(t, "ghcr.io/sealift", "http://"+address+"/sealift")
 }
 
@@ -81,7 +82,7 @@ func modulesRoad(t *testing.T) (r delivery, newer string) {
 	r.config, r.packages, r.usb, newer = filepath.Join(dir, "sealift.yaml"), filepath.Join(dir, "packages"), filepath.Join(dir, "usb"), filepath.Join(dir, "newer")
 	shell(t, demo.dir(), "mkdir -p modules/usb modules/newer && cp -rl packages modules/packages")
 	// The demo's module has a chart, a schema and a hook, which has to see the nodes of the cluster. It brings the right to.
-	shell(t, repository, "mkdir -p "+quoted(filepath.Dir(greeter))+" && cp -r testgrid/demo/greeter/0.1.0 "+quoted(greeter))
+	shell(t, repository, "mkdir -p "+shellword.Quote(filepath.Dir(greeter))+" && cp -r testgrid/demo/greeter/0.1.0 "+shellword.Quote(greeter))
 	shell(t, greeter, "sed -i 's/^requires:.*/requires: [town]/' addon.yaml && : >Manifest")
 	town, park := addOn(t, filepath.Join(dir, "addons/town/1.0"), townFiles), addOn(t, filepath.Join(dir, "addons/park/1.0"), parkFiles)
 	const missing = "container web: image docker.io/library/busybox:1.35.0 is not in the Manifest"
@@ -119,7 +120,7 @@ func modulesRoad(t *testing.T) (r delivery, newer string) {
 // eventually repeats a script until it prints the expected text.
 func (n node) eventually(script, want string) {
 	n.t.Helper()
-	n.must("for i in $(seq 240); do [ \"$(" + script + ")\" = " + quoted(want) + " ] && exit; sleep 0.5; done; echo \"$(" + script + ")\"; " +
+	n.must("for i in $(seq 240); do [ \"$(" + script + ")\" = " + shellword.Quote(want) + " ] && exit; sleep 0.5; done; echo \"$(" + script + ")\"; " +
 		kubectl + "-n addon-operator get pods; " + kubectl + "-n addon-operator logs deployment/operator --tail=100; exit 1")
 }
 

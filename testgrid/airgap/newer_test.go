@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/scenario"
 )
@@ -26,7 +27,7 @@ func (r delivery) otherRuntimes(t *testing.T) string {
 			t.Fatal(err)
 		}
 		shell(t, r.dir(), `mkdir -p other-runtimes/addons/containerd other-runtimes/usb/{newer,rebuilt} && cp -rl packages other-runtimes/packages && cd other-runtimes/addons/containerd &&
-cp -rL `+quoted(source)+` 2.9.0 && cp -r 2.9.0 `+currentRuntime+` && echo '# built again' >>`+currentRuntime+`/install.sh`)
+cp -rL `+shellword.Quote(source)+` 2.9.0 && cp -r 2.9.0 `+currentRuntime+` && echo '# built again' >>`+currentRuntime+`/install.sh`)
 		r.mirrored(t, mirror.Options{}, func() {
 			r.run(t, "build", "--out", filepath.Join(dir, "packages"), "--target", "debian-12", "--config", r.config, "--cache", r.cache,
 				filepath.Join(dir, addOn), filepath.Join(dir, "addons/containerd/2.9.0"))

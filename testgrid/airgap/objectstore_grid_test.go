@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
@@ -73,7 +74,7 @@ func copied(t *testing.T, name, version, as string) string {
 	if err := os.MkdirAll(filepath.Join(tree, name), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	shell(t, filepath.Join(tree, name), "cp -rL "+quoted(source)+" "+as+" && echo '# the version before' >>"+as+"/install.sh")
+	shell(t, filepath.Join(tree, name), "cp -rL "+shellword.Quote(source)+" "+as+" && echo '# the version before' >>"+as+"/install.sh")
 	return tree
 }
 
@@ -97,7 +98,7 @@ func (n node) client(bucket string, trusted *x509.CertPool) *s3.Client {
 	})
 }
 
-// content is a text of a size that is not the same everywhere.
+// content returns text of a size in bytes.
 func content(size int) []byte {
 	return bytes.Repeat([]byte("a line of an object\n"), size/20+1)[:size]
 }

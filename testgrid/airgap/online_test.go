@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// TestHostsInstallThemselvesFromServer has a host with a bucket and a server before it, and two hosts that have nothing but the
+// TestHostsInstallThemselvesFromServer uses a host with a bucket and a server before it, and two hosts that have nothing but the
 // addresses of that server's scripts, and curl. The Installer is composed on the server's page, and the command is the one
 // shown there.
 func TestHostsInstallThemselvesFromServer(t *testing.T) {
@@ -33,7 +34,7 @@ func TestHostsInstallThemselvesFromServer(t *testing.T) {
 	}
 	first.refuses("ip route get 1.1.1.1", 2, "unreachable")
 
-	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(shown))
+	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + shellword.Quote(shown))
 	first.must("for i in $(seq 1800); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
 	first.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
 	killed := depot.sent()
@@ -121,7 +122,7 @@ func (n node) serves() string {
 	n.t.Helper()
 	const account = "export AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab-secret AWS_EC2_METADATA_DISABLED=true; "
 	unit := func(name, command string) {
-		n.must("systemd-run --quiet --unit=" + name + " bash -c " + quoted(account+"HOME=/root exec "+command))
+		n.must("systemd-run --quiet --unit=" + name + " bash -c " + shellword.Quote(account+"HOME=/root exec "+command))
 	}
 	answers := func(url string) {
 		n.must("curl -fsS --retry 120 --retry-delay 1 --retry-all-errors --max-time 300 -o /dev/null " + url + " || { journalctl -n 30; exit 1; }")
@@ -129,13 +130,13 @@ func (n node) serves() string {
 	n.must("mkdir -p /srv/objects/packages")
 	unit("objects", "/media/usb2/versitygw --access lab --secret lab-secret --port 127.0.0.1:7070 --health /health posix /srv/objects")
 	answers("http://127.0.0.1:7070/health")
-	n.must(account + "/media/usb/sealift publish /media/usb/packages/*.tar.gz --store " + quoted(bucket))
-	unit("server", "/media/usb/sealift serve --listen :8080 --metrics-listen 127.0.0.1:9090 --store "+quoted(bucket))
+	n.must(account + "/media/usb/sealift publish /media/usb/packages/*.tar.gz --store " + shellword.Quote(bucket))
+	unit("server", "/media/usb/sealift serve --listen :8080 --metrics-listen 127.0.0.1:9090 --store "+shellword.Quote(bucket))
 	answers("http://127.0.0.1:8080/readyz")
 	return "http://" + n.Address().String() + ":8080"
 }
 
-// sent is how many bytes the server of the host has sent to those who install.
+// sent returns the number of bytes that the server on the host has sent to installing hosts.
 func (n node) sent() int64 {
 	n.t.Helper()
 	return n.metric("sealift_http_sent_bytes_total.*(bundle|bin)")

@@ -35,7 +35,7 @@ func follow(t *testing.T, page string, prepare func(command string) (node, strin
 	}
 }
 
-// TestCertificatesAndHardeningPagesAreFollowed has a cluster of two nodes.
+// TestCertificatesAndHardeningPagesAreFollowed uses a cluster of two nodes.
 func TestCertificatesAndHardeningPagesAreFollowed(t *testing.T) {
 	r := build(t, current, "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
@@ -59,7 +59,7 @@ func TestCertificatesAndHardeningPagesAreFollowed(t *testing.T) {
 	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
 }
 
-// TestSnapshotsPageIsFollowed has a control plane that loses its data, then another control plane, and then the network. A bare host
+// TestSnapshotsPageIsFollowed uses a control plane that loses its data, then another control plane, and then the network. A bare host
 // replaces it.
 func TestSnapshotsPageIsFollowed(t *testing.T) {
 	r := build(t, current, "debian-12")

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/internal/platform"
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -25,7 +26,7 @@ func TestKubernetesForTwoPlatforms(t *testing.T) {
 	bundlesForBoth(t, currentOf("containerd", "flannel", "kubernetes")...)
 }
 
-// TestRuntimeForTwoPlatforms is the same with containerd alone.
+// TestRuntimeForTwoPlatforms does the same with only containerd.
 func TestRuntimeForTwoPlatforms(t *testing.T) {
 	bundlesForBoth(t, currentOf("containerd")...)
 }
@@ -64,7 +65,7 @@ func forBoth(t *testing.T, chosen ...releases.Release) delivery {
 			r.run(t, args...)
 		})
 		arm := filepath.Join(r.dir(), "arm64", "sealift-node")
-		shell(t, repository, "CGO_ENABLED=0 GOARCH=arm64 go build -trimpath -gcflags=all=-dwarf=false -tags grpcnotrace -ldflags '-s -w' -o "+quoted(arm)+" ./cmd/sealift-node")
+		shell(t, repository, "CGO_ENABLED=0 GOARCH=arm64 go build -trimpath -gcflags=all=-dwarf=false -tags grpcnotrace -ldflags '-s -w' -o "+shellword.Quote(arm)+" ./cmd/sealift-node")
 		place(t, filepath.Join(r.dir(), "installer.yaml"), []byte(spec))
 		t.Log(r.run(t, "bundle", "-f", filepath.Join(r.dir(), "installer.yaml"), "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--cache", r.cache,
 			"--platform", strings.Join(platforms, ","), "--sealift", filepath.Join(r.dir(), "sealift-node")+","+arm, "--sealift-preflight", "none"))

@@ -71,7 +71,7 @@ func (n node) healsWithoutGatekeeper(worker node) {
 	n.must(kubectl + "wait node/" + worker.Name() + " --for condition=Ready --timeout 180s")
 }
 
-// moved is four pods that leave a node at once when it is gone.
+// moved is a Deployment of four pods that leave a lost node at once.
 const moved = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: moved}
@@ -88,7 +88,7 @@ spec:
       - {name: pause, image: docker.io/library/busybox:1.35.0, imagePullPolicy: IfNotPresent, command: [sleep, "36000"]}
 `
 
-// TestPodsMoveToReturnedNode has a node that is cut off. Its pods move to the other node, and half of all move back when it has returned.
+// TestPodsMoveToReturnedNode uses a node that is cut off. Its pods move to the other node, and half of all move back when it has returned.
 func TestPodsMoveToReturnedNode(t *testing.T) {
 	r, without := buildWith(t, "descheduler"), build(t, current, "debian-12")
 	first, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb, without.usb}}), t}, node{lab.Host(t, host.Spec{}), t}

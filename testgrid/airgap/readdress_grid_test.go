@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -46,7 +47,7 @@ func (n node) readdressed(address string) time.Duration {
 func (n node) knows(of node, address string) {
 	n.t.Helper()
 	const fields = `{.status.addresses[?(@.type=="InternalIP")].address}`
-	if got := n.must(kubectl + "get node " + of.Name() + " --output " + quoted("jsonpath="+fields)); got != address {
+	if got := n.must(kubectl + "get node " + of.Name() + " --output " + shellword.Quote("jsonpath="+fields)); got != address {
 		n.t.Errorf("the cluster knows %s by %q, want %s", of.Name(), got, address)
 	}
 	n.must("for i in $(seq 90); do " + kubectl + "get pods -A --no-headers | grep -vE ' (Running|Completed) ' || exit 0; sleep 2; done; exit 1")
@@ -136,10 +137,10 @@ func announced(n node, was string) (address string) {
 // wrongAddresses checks that wrong addresses are refused before the first change.
 func wrongAddresses(n node) {
 	n.t.Helper()
-	n.refuses("sealift node readdress host-9 --yes", 2, "no IP address")
+	n.refuses("sealift node readdress host-9 --yes", 2, "not an IP address")
 	for address, why := range map[string]string{
 		"127.0.0.1": "loopback", "10.96.0.9": "a network of the cluster's pods or Services", "fd00::1": "different families",
-		n.another(9): "no interface of this host has " + n.another(9), "169.254.7.7": "no address that a node can have",
+		n.another(9): "no interface of this host has " + n.another(9), "169.254.7.7": "not an address that a node can have",
 	} {
 		n.refuses("sealift node readdress "+address+" --yes", 1, why)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
@@ -33,7 +34,7 @@ done | kubectl --kubeconfig /etc/kubernetes/admin.conf create -f - | wc -l`)
 func (n node) manyObjects() string {
 	n.t.Helper()
 	const fields = `{range .items[*]}{.metadata.name} {.metadata.uid} {.metadata.resourceVersion} {.data}{"\n"}{end}`
-	out := n.must(kubectl + "get configmaps --namespace many --output " + quoted("jsonpath="+fields) + " >/var/tmp/objects; grep -c ^object- /var/tmp/objects; sha256sum </var/tmp/objects")
+	out := n.must(kubectl + "get configmaps --namespace many --output " + shellword.Quote("jsonpath="+fields) + " >/var/tmp/objects; grep -c ^object- /var/tmp/objects; sha256sum </var/tmp/objects")
 	if !strings.HasPrefix(out, "2000\n") {
 		n.t.Errorf("not 2,000 objects: %s", out)
 	}

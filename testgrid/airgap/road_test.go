@@ -69,7 +69,7 @@ func addOns(kubernetes string) []string {
 	return list
 }
 
-// delivery is a bundle on a USB disk and all that led to it.
+// delivery is a bundle on a USB disk, and the files from which it was built.
 type delivery struct {
 	sealift  string
 	config   string // sealift.yaml with the mirrors

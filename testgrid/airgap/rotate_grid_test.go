@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -43,7 +44,7 @@ func TestCAsAreRotatedDuringWrites(t *testing.T) {
 		"{apiVersion: v1, kind: Secret, metadata: {name: robot, annotations: {kubernetes.io/service-account.name: robot}}, type: kubernetes.io/service-account-token}\nEOF")
 	old := first.must("cp /etc/kubernetes/admin.conf /root/old.conf; sha256sum </etc/kubernetes/pki/ca.crt")
 	token := first.must("for i in $(seq 30); do " + kubectl + "get secret robot -o jsonpath={.data.token} | base64 --decode | grep . && break; sleep 1; done | tr -d '\n'")
-	first.must("systemd-run --quiet --unit=writer bash -c " + quoted(writer))
+	first.must("systemd-run --quiet --unit=writer bash -c " + shellword.Quote(writer))
 
 	first.killedAfter(25, "sealift certs rotate-ca --yes --only cluster,etcd,front-proxy,service-accounts")
 	t.Log(first.must("time sealift certs rotate-ca --yes 2>&1"))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
@@ -25,7 +26,7 @@ func TestClusterIsInstalledFromStore(t *testing.T) {
 	if diff := scenario.Differences(before, first.state(), scenario.Kept()...); len(diff) > 0 {
 		t.Errorf("the plan changed the host:\n%s", strings.Join(diff, "\n"))
 	}
-	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(fromStore+" --yes"))
+	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + shellword.Quote(fromStore+" --yes"))
 	first.must("while systemctl is-active --quiet first; do [ ! -e /etc/kubernetes/admin.conf ] || exit 0; sleep 0.2; done; journalctl -u first; exit 1")
 	first.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
 	out := first.must(fromStore + " --yes 2>&1")

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -29,9 +30,9 @@ printf 'net.bridge.bridge-nf-call-iptables = 0\nnet.ipv4.conf.default.forwarding
 echo 0 >/proc/sys/net/ipv4/ip_forward
 echo "${address%/*}"`
 
-// makeUnusual runs a script as from a shell of RHEL's sudo in a company with a proxy that is gone.
+// makeUnusual runs a script with the PATH of RHEL's sudo and with a proxy that no longer exists.
 func makeUnusual(script string) string {
-	return "umask 077; exec env -i PATH=/usr/bin:/bin HOME=/root http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 ALL_PROXY=socks5://127.0.0.1:9 bash -c " + quoted(script)
+	return "umask 077; exec env -i PATH=/usr/bin:/bin HOME=/root http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 ALL_PROXY=socks5://127.0.0.1:9 bash -c " + shellword.Quote(script)
 }
 
 // leftBehind puts onto a host what two other distributions and other programs leave.

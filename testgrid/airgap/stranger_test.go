@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/scenario"
@@ -40,18 +41,18 @@ ip route add default via 10.90.0.1
 
 // apart runs a script in separate mount, UTS and network namespaces, after it has created the peculiarities. They end with it.
 func (s badHost) apart(script string) string {
-	return "exec unshare --mount --uts --net --propagation private bash -c " + quoted("set -e\n"+uplink+s.setup+"\nset +e\n("+script+"\n); code=$?; kill $(jobs -p) 2>/dev/null; exit $code")
+	return "exec unshare --mount --uts --net --propagation private bash -c " + shellword.Quote("set -e\n"+uplink+s.setup+"\nset +e\n("+script+"\n); code=$?; kill $(jobs -p) 2>/dev/null; exit $code")
 }
 
 // says replaces a file that programs read with a text.
 func says(file, text string) string {
-	return "file=$(mktemp /run/says.XXXX) && printf '%b' " + quoted(text) + " >$file && mount --bind $file " + file + " && rm $file\n"
+	return "file=$(mktemp /run/says.XXXX) && printf '%b' " + shellword.Quote(text) + " >$file && mount --bind $file " + file + " && rm $file\n"
 }
 
 // listed adds packages to the database of dpkg.
 func listed(stanzas ...string) string {
 	text := `\n` + strings.Join(stanzas, `\n\n`) + `\n\n`
-	return "file=$(mktemp /run/says.XXXX) && { cat /var/lib/dpkg/status; printf '%b' " + quoted(text) + "; } >$file && mount --bind $file /var/lib/dpkg/status && rm $file\n"
+	return "file=$(mktemp /run/says.XXXX) && { cat /var/lib/dpkg/status; printf '%b' " + shellword.Quote(text) + "; } >$file && mount --bind $file /var/lib/dpkg/status && rm $file\n"
 }
 
 // listensOn lets another program listen.
@@ -154,7 +155,7 @@ func badHosts() []badHost {
 		{
 			name:  "a proxy without its kind",
 			words: "kurl.proxyAddress=proxy.example.com:3128",
-			code:  3, refusal: "kurl.proxyAddress is no address such as http://proxy.example.com:3128",
+			code:  3, refusal: "kurl.proxyAddress is not an address such as http://proxy.example.com:3128",
 		},
 	}
 }

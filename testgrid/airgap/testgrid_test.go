@@ -41,7 +41,7 @@ func (r delivery) grid(t *testing.T, code int, tests, hosts, out string, flags .
 	return list
 }
 
-// gridCommand is how 'sealift testgrid run' is called.
+// gridCommand is the command line of 'sealift testgrid run'.
 func (r delivery) gridCommand(ctx context.Context, tests, hosts, out string, flags ...string) *exec.Cmd {
 	args := append([]string{"testgrid", "run", tests, "--hosts", hosts, "--store", r.packages, "--out", out, "-o", "json"}, flags...)
 	cmd := exec.CommandContext(ctx, r.sealift, args...)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // attacker has a join token, and a host in the cluster's network.
@@ -72,7 +73,7 @@ func tokenGainsNothing(first, worker node, token string) {
 	evil := strings.Repeat("0", 64)
 	forged := fmt.Sprintf(`{"upgrade":"forged","operation":"prepare","attempt":1,"index":"%s","sealift":"%s","server":"%s:6445","from":"`+current+`"}`, evil, evil, worker.Address())
 	for _, n := range []node{first, worker} {
-		first.must(kubectl + "annotate --overwrite node " + n.Name() + " sealift.dev/intent=" + quoted(forged))
+		first.must(kubectl + "annotate --overwrite node " + n.Name() + " sealift.dev/intent=" + shellword.Quote(forged))
 		first.must("for i in $(seq 150); do " + kubectl + "get node " + n.Name() + ` -o jsonpath='{.metadata.annotations.sealift\.dev/report}' | grep 'no control plane of this cluster signed it' && exit 0; sleep 0.2; done; exit 1`)
 		n.must("journalctl -u sealift-agent | grep 'audit: refused'; ! ls /var/lib/sealift/state/sealift-* 2>/dev/null")
 		first.must(kubectl + "annotate node " + n.Name() + " sealift.dev/intent-")

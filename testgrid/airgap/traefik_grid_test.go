@@ -76,7 +76,7 @@ func (n node) fetches(ctx context.Context, ca, name, port, address string) (stri
 	return out.String(), nil
 }
 
-// TestTraefikLeadsRequestsFromOutside has a cluster of two nodes with metallb and traefik. A third host asks for pages by an Ingress, with
+// TestTraefikLeadsRequestsFromOutside uses a cluster of two nodes with metallb and traefik. A third host asks for pages by an Ingress, with
 // TLS, and by a route of the Gateway API, through node ports and through an address of metallb, also while Traefik's pods are replaced. Then
 // the page of the add-on is followed, to its removal.
 func TestTraefikLeadsRequestsFromOutside(t *testing.T) {

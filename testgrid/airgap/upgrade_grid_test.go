@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/isolation"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -72,7 +73,7 @@ func minors(t *testing.T) (older, newer delivery) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shell(t, r.dir(), "mkdir addons newer && cp -a "+quoted(from)+" addons/")
+		shell(t, r.dir(), "mkdir addons newer && cp -a "+shellword.Quote(from)+" addons/")
 		if oldest.Use < releases.Shipped {
 			r.run(t, "addon", "new-version", "kubernetes", oldest.Version, "--no-lock", "--addons", filepath.Join(r.dir(), "addons"), "--set", oldest.Parameters())
 		}
@@ -119,7 +120,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	services := first.must(kubectl + "get services asked kubernetes -o jsonpath={.items[*].spec.clusterIP}")
 	first.must(manyObjects)
 	objects := first.must(storedObjects)
-	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + services)
+	worker.must("systemd-run --quiet --unit=clients bash -c " + shellword.Quote(clients) + " clients " + services)
 
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
@@ -182,7 +183,7 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	before := n.must(pods)
 	services := n.must(kubectl + "get services asked kubernetes -o jsonpath={.items[*].spec.clusterIP}")
 	n.must("systemd-run --quiet --unit=sealift-second-apiserver sleep infinity") // instead of leftovers of a killed upgrade
-	n.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + services)
+	n.must("systemd-run --quiet --unit=clients bash -c " + shellword.Quote(clients) + " clients " + services)
 	t.Log(n.must(upgrade + " yes 2>&1"))
 	// Requests may fail twice in a row while etcd restarts.
 	if _, longest := n.stopClients(t, "service", "api", "kubernetes"); longest >= maxGap {
@@ -196,7 +197,7 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	n.pulled()
 }
 
-// TestBlockedUpgradeIsStopped has a budget that blocks every eviction, a full disk, and a node without power: each is refused
+// TestBlockedUpgradeIsStopped uses a budget that blocks every eviction, a full disk, and a node without power: each is refused
 // before the first change or ends the run with a remedy, the cluster keeps serving, and the same command finishes after the
 // repair.
 func TestBlockedUpgradeIsStopped(t *testing.T) {
@@ -326,12 +327,12 @@ func TestKilledUpgradeResumes(t *testing.T) {
 		if kill%2 == 1 {
 			worker.must("systemctl kill --signal=KILL sealift-agent || :")
 		}
-		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + quoted(command) + " 2>&1")
+		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + shellword.Quote(command) + " 2>&1")
 		finished = strings.Contains(out, "done: the cluster is upgraded")
 		t.Logf("killed after %s:\n%s", after, out)
 	}
 	powerless(first, disks[0]) // the lease of its command lasts for five minutes more
-	first.must("systemd-run --quiet --unit=lead bash -c " + quoted(command+" 2>&1"))
+	first.must("systemd-run --quiet --unit=lead bash -c " + shellword.Quote(command+" 2>&1"))
 	first.must("for i in $(seq 1800); do journalctl --unit lead | grep -q 'node " + worker.Name() + ": kubernetes/\\|nothing to do\\|done: the cluster' && exit 0; systemctl is-active --quiet lead || break; sleep 0.5; done; journalctl --unit lead; exit 1")
 	powerless(worker, disks[1])
 	first.must("for i in $(seq 1800); do systemctl is-active --quiet lead || exit 0; sleep 1; done; journalctl --unit lead; exit 1")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -39,7 +40,7 @@ func TestUpgradeFromServerTransfersOnlyChanges(t *testing.T) {
 	before := depot.sent()
 	command := "curl -fsSL " + to + "/upgrade.sh | sudo bash -s yes"
 	for _, after := range []time.Duration{4 * time.Second, 9 * time.Second} {
-		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + quoted(command) + " 2>&1")
+		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + shellword.Quote(command) + " 2>&1")
 		t.Logf("killed after %s, %d bytes sent so far:\n%s", after, depot.sent()-before, out)
 	}
 	t.Log(first.must(command + " 2>&1"))

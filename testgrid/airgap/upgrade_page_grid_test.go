@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/docexamples"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -19,7 +20,7 @@ import (
 func TestUpgradesPageIsFollowed(t *testing.T) {
 	older, newer := build(t, previous, "debian-12"), build(t, current, "debian-12")
 	desk, disk := t.TempDir(), t.TempDir()
-	shell(t, desk, "ln -s "+quoted(newer.packages)+" dist && ln -f "+quoted(older.packages)+"/kubernetes-"+previous+"* dist/")
+	shell(t, desk, "ln -s "+shellword.Quote(newer.packages)+" dist && ln -f "+shellword.Quote(older.packages)+"/kubernetes-"+previous+"* dist/")
 	demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestUpgradesPageIsFollowed(t *testing.T) {
 			if out = string(text); err != nil {
 				t.Fatalf("$ %s: %v\n%s", step.Command, err, out)
 			}
-			shell(t, desk, "cp cluster.tar.gz "+quoted(disk))
+			shell(t, desk, "cp cluster.tar.gz "+shellword.Quote(disk))
 		} else {
 			out = first.must(`sudo() { "$@"; }; cd "$(cat /run/tour 2>/dev/null || echo /root)" && { ` + step.Command + "\n} && pwd >/run/tour")
 			if record, code := first.run("cat /root/RECORD.json 2>/dev/null"); code == 0 {

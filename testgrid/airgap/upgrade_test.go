@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -76,7 +77,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 		t.Errorf("a plan changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
 	}
 	first.refusesGate("SecondSight")
-	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"\nwait"))
+	worker.must("systemd-run --quiet --unit=clients bash -c " + shellword.Quote(ask+askAPI+"\nwait"))
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
 	worker.stopClients(t, "api")

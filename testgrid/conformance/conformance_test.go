@@ -129,7 +129,7 @@ func TestHangingTestFails(t *testing.T) {
 	}
 }
 
-func TestSuiteThatDoesNotStartFailsItsTests(t *testing.T) {
+func TestUnstartableSuiteFailsItsTests(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	o.Focus, o.Suite.Arguments = regexp.MustCompile(regexp.QuoteMeta(conformance.Quick)), []string{"--broken"}

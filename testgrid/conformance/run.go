@@ -22,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/sha256hex"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/testgrid/report"
 )
 
@@ -69,7 +70,7 @@ type runner struct {
 	version string // of the tests
 	all     int    // conformance tests of that release
 
-	// unselected are results of earlier runs that this one was not asked for. The report also shows them.
+	// unselected are results of earlier runs outside this run's selection. The report also shows them.
 	unselected []report.Result
 
 	mu       sync.Mutex
@@ -214,7 +215,7 @@ func (r *runner) one(ctx context.Context, name string) error {
 	r.mu.Unlock()
 	began := time.Now()
 	result.Started = began.UTC()
-	result.Reproduce = "sealift testgrid conformance --kubeconfig FILE --out REPORT --again all --focus '^" + strings.ReplaceAll(regexp.QuoteMeta(name), "'", `'\''`) + "$'"
+	result.Reproduce = "sealift testgrid conformance --kubeconfig FILE --out REPORT --again all --focus " + shellword.Quote("^"+regexp.QuoteMeta(name)+"$")
 	result.Steps = []report.Step{{Name: "e2e.test", Verdict: report.Running, Log: logName}}
 	if err := r.folder.Note(result); err != nil {
 		return err

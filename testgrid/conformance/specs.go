@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // spec is a test in a report of Ginkgo, or a part of the suite that runs before or after the tests.
@@ -19,7 +18,6 @@ type spec struct {
 	LeafNodeType            string
 	LeafNodeText            string
 	State                   string
-	RunTime                 time.Duration
 	Failure                 struct {
 		Message  string
 		Location struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 )
 
-// standInVersion is the release that the stand-in says it belongs to.
+// standInVersion is the release that the stand-in reports.
 const standInVersion = "v1.36.3"
 
 // The tests of the stand-in. A test does what its name says.

@@ -107,7 +107,7 @@ func (s Suite) Tests(ctx context.Context) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// outcome is how a test ended.
+// outcome is the result of one test, and of the suite around it.
 type outcome struct {
 	test  *spec // nil if it did not begin
 	suite error // failures around the test

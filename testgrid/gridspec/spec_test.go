@@ -202,7 +202,7 @@ func TestSealiftFieldsAreRead(t *testing.T) {
 	}
 }
 
-// TestMistakesNameTheirPosition has five mistakes in one file, and expects five positions.
+// TestMistakesNameTheirPosition uses five mistakes in one file, and expects five positions.
 func TestMistakesNameTheirPosition(t *testing.T) {
 	const text = `- name: five mistakes
   installerSpec:
@@ -309,7 +309,7 @@ func TestInvalidFileIsRefused(t *testing.T) {
 	}
 }
 
-// schema is the published one, as another reader of JSON schemas understands it.
+// schema is the published schema, compiled by another implementation.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := gridspec.Schema()

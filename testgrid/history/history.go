@@ -36,13 +36,13 @@ const (
 // History is a store with results.
 type History struct{ Store store.Store }
 
-// Run is how the tests of one run ended.
+// Run has the outcomes of one run.
 type Run struct {
 	Began time.Time `json:"began"`
 	Tests []Test    `json:"tests"`
 }
 
-// Test is how one test ended on one system.
+// Test is the result of one test on one system.
 type Test struct {
 	Test     string            `json:"test"`
 	System   string            `json:"system"`

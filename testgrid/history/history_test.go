@@ -106,7 +106,7 @@ func TestEscapingArchiveIsRefused(t *testing.T) {
 	}
 }
 
-// TestMisplacedResultIsRefused has an attempt of one test under the name of another.
+// TestMisplacedResultIsRefused uses an attempt of one test under the name of another.
 func TestMisplacedResultIsRefused(t *testing.T) {
 	s, err := store.Opener{Write: true}.Open(t.TempDir())
 	if err != nil {
@@ -128,7 +128,7 @@ func TestMisplacedResultIsRefused(t *testing.T) {
 	}
 }
 
-// TestRunIsComparedWithEarlierRuns has a test that breaks with a package, and stays broken when others change.
+// TestRunIsComparedWithEarlierRuns uses a test that breaks with a package, and stays broken when others change.
 func TestRunIsComparedWithEarlierRuns(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 3, 4, 5, 0, time.UTC) }
 	for name, s := range stores(t) {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // Machine is one host under test.
@@ -120,8 +122,8 @@ type Provider interface {
 // Put writes a file on a machine, with the rights of mode, such as 0755. It is complete or absent.
 func Put(ctx context.Context, m Machine, from io.Reader, path, mode string) error {
 	var stderr strings.Builder
-	quoted := Quote(path)
-	script := fmt.Sprintf("set -e; mkdir -p \"$(dirname -- %[1]s)\"; cat >%[1]s.new; chmod %[2]s %[1]s.new; mv -- %[1]s.new %[1]s", quoted, Quote(mode))
+	quoted := shellword.Quote(path)
+	script := fmt.Sprintf("set -e; mkdir -p \"$(dirname -- %[1]s)\"; cat >%[1]s.new; chmod %[2]s %[1]s.new; mv -- %[1]s.new %[1]s", quoted, shellword.Quote(mode))
 	if err := m.Run(ctx, Command{Script: script, Stdin: from, Stderr: &stderr}); err != nil {
 		return fmt.Errorf("put %s on %s: %w: %s", path, m.Name(), err, strings.TrimSpace(stderr.String()))
 	}
@@ -131,7 +133,7 @@ func Put(ctx context.Context, m Machine, from io.Reader, path, mode string) erro
 // Get copies a file of a machine.
 func Get(ctx context.Context, m Machine, path string, to io.Writer) error {
 	var stderr strings.Builder
-	if err := m.Run(ctx, Command{Script: "cat -- " + Quote(path), Stdout: to, Stderr: &stderr}); err != nil {
+	if err := m.Run(ctx, Command{Script: "cat -- " + shellword.Quote(path), Stdout: to, Stderr: &stderr}); err != nil {
 		return fmt.Errorf("get %s from %s: %w: %s", path, m.Name(), err, strings.TrimSpace(stderr.String()))
 	}
 	return nil
@@ -146,6 +148,3 @@ func Output(ctx context.Context, m Machine, script string) (string, error) {
 	}
 	return strings.TrimSpace(stdout.String()), err
 }
-
-// Quote makes one word of a text for the shell.
-func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/machine"
@@ -121,7 +122,7 @@ func contract(t *testing.T, m machine.Machine) {
 		t.Error(err)
 	}
 	var copied strings.Builder
-	mode, _ := machine.Output(t.Context(), m, "stat -c %a "+machine.Quote(path))
+	mode, _ := machine.Output(t.Context(), m, "stat -c %a "+shellword.Quote(path))
 	if err := machine.Get(t.Context(), m, path, &copied); err != nil || copied.String() != "content" || mode != "750" {
 		t.Errorf("copied %q with mode %s, %v", copied.String(), mode, err)
 	}
@@ -152,7 +153,7 @@ func TestMachineWithUnknownHostKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestSilentMachineEndsWait has a machine that dies after a login. A wait for it ends with its time.
+// TestSilentMachineEndsWait uses a machine that dies after a login. A wait for it ends with its time.
 func TestSilentMachineEndsWait(t *testing.T) {
 	t.Parallel()
 	hosts, err := load(t, sshHosts(startServer(t, silent), 1, ""))
@@ -244,7 +245,7 @@ func TestFailingProviderProgramIsNamed(t *testing.T) {
 	}
 }
 
-// TestMachinesArePrepared has what HOSTS.yaml prepares on a machine, and none left where that fails.
+// TestMachinesArePrepared runs the preparations of HOSTS.yaml. If one fails, no machine is left.
 func TestMachinesArePrepared(t *testing.T) {
 	out, folder := filepath.Join(t.TempDir(), "out"), t.TempDir() // not the folder of the program, which writes a log while it is packed
 	if err := os.WriteFile(filepath.Join(folder, "note"), []byte("carried\n"), 0o600); err != nil {

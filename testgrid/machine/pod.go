@@ -38,7 +38,7 @@ type podKind struct {
 const (
 	ownerLabel = "sealift.dev/testgrid-owner"
 	groupLabel = "sealift.dev/testgrid-machines" // of one test
-	// noOwner is the owner of machines whose run is the only one.
+	// noOwner is the owner of machines if there is a single run.
 	noOwner = "none"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/testgrid/machine"
 )
 
-// TestUnbootablePodsAreRemoved has an image without systemd: its pods end at once. Pods that boot are for testgrid/airgap to show.
+// TestUnbootablePodsAreRemoved uses an image without systemd: its pods end at once. Pods that boot are for testgrid/airgap to show.
 func TestUnbootablePodsAreRemoved(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
 	plane := controlplane.StartForTest(t, controlplane.Options{Jobs: true})

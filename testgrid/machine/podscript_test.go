@@ -168,7 +168,7 @@ func TestScriptsForPodsAreNotInURLs(t *testing.T) {
 	}
 }
 
-// TestPodWaitSurvivesOutage has an API server that answers with failures before each answer.
+// TestPodWaitSurvivesOutage uses an API server that answers with failures before each answer.
 func TestPodWaitSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	failures := map[string][]int{}
@@ -209,7 +209,7 @@ func TestPodWaitSurvivesOutage(t *testing.T) {
 	}
 }
 
-// TestMissingPodEndsWait has a pod that was removed.
+// TestMissingPodEndsWait uses a pod that was removed.
 func TestMissingPodEndsWait(t *testing.T) {
 	t.Parallel()
 	_, k := newPodAPI(t, func(w http.ResponseWriter, r *http.Request) bool {

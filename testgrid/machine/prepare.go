@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // preparation is what a system has in addition to a bare machine, such as curl, an agent or a site's CA.
@@ -54,7 +56,7 @@ func (p preparation) prepare(ctx context.Context, m Machine) error {
 	if p.script == "" {
 		return nil
 	}
-	_, err := Output(ctx, m, "mkdir -p "+preparedIn+" && cd "+preparedIn+" || exit; bash -euo pipefail -c "+Quote(p.script)+" >&2; code=$?; rm -rf "+preparedIn+"; exit $code")
+	_, err := Output(ctx, m, "mkdir -p "+preparedIn+" && cd "+preparedIn+" || exit; bash -euo pipefail -c "+shellword.Quote(p.script)+" >&2; code=$?; rm -rf "+preparedIn+"; exit $code")
 	return err
 }
 
@@ -72,7 +74,7 @@ func putFolder(ctx context.Context, m Machine, from, to string) error {
 		stream.CloseWithError(err)
 	}()
 	var stderr strings.Builder
-	err := m.Run(ctx, Command{Script: "mkdir -p " + Quote(to) + " && tar x --no-same-owner -C " + Quote(to), Stdin: content, Stderr: &stderr})
+	err := m.Run(ctx, Command{Script: "mkdir -p " + shellword.Quote(to) + " && tar x --no-same-owner -C " + shellword.Quote(to), Stdin: content, Stderr: &stderr})
 	if err != nil {
 		err = fmt.Errorf("put %s on %s: %w: %s", from, m.Name(), err, strings.TrimSpace(stderr.String()))
 	}
@@ -99,7 +101,7 @@ func (r *reader) preparation(n *yaml.Node) (p preparation) {
 	if folder := fields["folder"]; folder != nil {
 		p.folder = r.path(r.Text(folder, "prepare.folder"))
 		if info, err := os.Stat(p.folder); err != nil || !info.IsDir() {
-			r.Errorf(r.Pos(folder), "", "%s is no folder", p.folder)
+			r.Errorf(r.Pos(folder), "", "%s is not a folder", p.folder)
 		}
 	}
 	if script := fields["script"]; script != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // The times that connections by SSH may take.
@@ -25,7 +26,7 @@ const (
 	bootPoll    = time.Second
 )
 
-// sshHost is how to reach one machine.
+// sshHost is the address and login of one machine.
 type sshHost struct {
 	Name    string
 	Address string
@@ -109,7 +110,7 @@ func (h sshHost) run(ctx context.Context, c Command) error {
 		return fmt.Errorf("open a session on %s: %w", h.Name, cmp.Or(ctx.Err(), err))
 	}
 	session.Stdout, session.Stderr = c.Stdout, c.Stderr
-	line := "bash -c " + Quote(c.Script)
+	line := "bash -c " + shellword.Quote(c.Script)
 	if h.User != "root" {
 		line = "sudo -n " + line
 	}

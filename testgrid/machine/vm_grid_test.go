@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/machine"
 )
 
-// TestVirtualMachineKeepsTheContractOfAMachine has a machine with a clock and a disk of its own, whose packages to other networks are counted.
+// TestVirtualMachineKeepsTheContractOfAMachine uses a machine with a clock and a disk of its own, whose packages to other networks are counted.
 func TestVirtualMachineKeepsTheContractOfAMachine(t *testing.T) {
 	hosts, err := load(t, "systems: {x: {lab: debian-12, machine: vm}}\n")
 	machines, err := kind(t, hosts, err).Make(t.Context(), machine.Request{System: "x", Count: 1, CPU: 2, Memory: 2 << 30, Airgap: true})

@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/testgrid/runner"
 )
 
-// TestMachinesBelongToOneRun has two runs of the same tests, with other packages.
+// TestMachinesBelongToOneRun uses two runs of the same tests, with other packages.
 func TestMachinesBelongToOneRun(t *testing.T) {
 	t.Parallel()
 	machines := func(packages string) string {

@@ -109,7 +109,7 @@ func (c Coordinator) saveSpec(ctx context.Context, name string) (string, error) 
 	return value.SHA256, nil
 }
 
-// resultOf is how an attempt ended. A piece fails if its pod could not run the test.
+// resultOf returns the result of an attempt. A piece fails if its pod could not run the test.
 func resultOf(a runner.Attempt, outcome batch.Outcome) report.Result {
 	var result report.Result
 	failure := outcome.Failure

@@ -37,7 +37,7 @@ func (c Cell) Doing() string {
 	return ""
 }
 
-// Reason is that of the first attempt that has one.
+// Reason returns the reason of the first attempt that has one.
 func (c Cell) Reason() string {
 	for _, a := range c.Attempts {
 		if a.Reason != "" {

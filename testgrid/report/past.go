@@ -18,13 +18,13 @@ import (
 // pastName is the file with a report's data of earlier runs.
 const pastName = "past.json"
 
-// Past is how tests ended in earlier runs, the oldest first, by PastKey.
+// Past has the results of earlier runs, the oldest first, by PastKey.
 type Past map[string][]Earlier
 
 // PastKey names a test on a system.
 func PastKey(test, system string) string { return test + "/" + system }
 
-// Earlier is how a test ended in an earlier run.
+// Earlier is the result of a test in an earlier run.
 type Earlier struct {
 	Began    time.Time         `json:"began"`
 	Verdict  Verdict           `json:"verdict"`

@@ -162,7 +162,7 @@ func TestReportIsMachineReadable(t *testing.T) {
 	}
 }
 
-// TestReportShowsResultsOfKilledRun has a test that waits. Programs must not treat it as passed.
+// TestReportShowsResultsOfKilledRun uses a test that waits. Programs must not treat it as passed.
 func TestReportShowsResultsOfKilledRun(t *testing.T) {
 	f := report.Folder{Path: t.TempDir()}
 	if err := f.SaveSummary("1 of 2 tests ran " + hostile); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/testgrid/machine"
 )
 
-// Verdict is how a test ended.
+// Verdict is the outcome of a test.
 type Verdict string
 
 // The verdicts. Flaky is that of several attempts with different results. Running and Waiting are those of unfinished tests.

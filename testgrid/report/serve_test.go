@@ -96,8 +96,8 @@ func TestLivePagesNeedNoScript(t *testing.T) {
 	}
 }
 
-// TestTestOfDeadRunIsWaiting reads the folder of a dead run.
-func TestTestOfDeadRunIsWaiting(t *testing.T) {
+// TestTestOfKilledRunIsWaiting reads the folder of a dead run.
+func TestTestOfKilledRunIsWaiting(t *testing.T) {
 	t.Parallel()
 	f := report.Folder{Path: t.TempDir()}
 	r := report.Result{Test: "now", Name: "now", System: "a", Attempt: 1}

@@ -71,7 +71,7 @@ func (b bench) must(t *testing.T, o runner.Options) map[string]report.Cell {
 	return byTest
 }
 
-// made counts the machines that the program was asked for, in calls.
+// made counts the calls of the program that makes machines.
 func (b bench) made(t *testing.T) int {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(b.dir, "log"))

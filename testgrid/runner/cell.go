@@ -33,7 +33,6 @@ type cell struct {
 	runner   *runner
 	test     gridspec.Test
 	system   string
-	attempt  int
 	bundle   *bundle // of the install
 	newer    *bundle // of the upgrade, or nil
 	dir      string  // of the logs
@@ -46,7 +45,7 @@ type cell struct {
 }
 
 func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
-	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
+	c := &cell{runner: r, test: j.test, system: j.system, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
 	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, redacted(r.Store), j.test.ID, j.system)
 	if server := strings.TrimRight(r.Server, "/"); server != "" && !j.test.Airgap {
@@ -162,7 +161,7 @@ func (c *cell) steps(ctx context.Context) error {
 	return nil
 }
 
-// carried is the folder on a machine for files that a person would carry to it.
+// carried is the folder on a machine for delivered files.
 const carried = "/root/sealift-testgrid"
 
 // take waits for bare machines, or reuses those that an earlier attempt has kept.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
@@ -83,7 +84,7 @@ func (c *cell) nodesReady(ctx context.Context, want int) error {
 func (c *cell) podsRunning(ctx context.Context, namespace string) error {
 	where := "-A"
 	if namespace != "all" {
-		where = "-n " + machine.Quote(namespace)
+		where = "-n " + shellword.Quote(namespace)
 	}
 	text, err := c.kubectl(ctx, "get pods "+where+" -o json")
 	if err != nil {
@@ -177,7 +178,7 @@ func (c *cell) bytesFetched(ctx context.Context, b gridspec.BytesFetched) error 
 
 func prints(ctx context.Context, m machine.Machine, c gridspec.Command) error {
 	var out strings.Builder
-	err := m.Run(ctx, machine.Command{Script: environment + "exec bash -c " + machine.Quote(c.Run), Stdout: &out, Stderr: &out})
+	err := m.Run(ctx, machine.Command{Script: environment + "exec bash -c " + shellword.Quote(c.Run), Stdout: &out, Stderr: &out})
 	code := 0
 	if exit, ok := errors.AsType[*machine.ExitError](err); ok {
 		code = exit.Code
@@ -242,7 +243,7 @@ func tunnel(ctx context.Context, m machine.Machine, address string) (net.Conn, e
 		return nil, err
 	}
 	ours, theirs := net.Pipe()
-	script := fmt.Sprintf("exec 3<>/dev/tcp/%s/%s || exit 1; cat <&3 & cat >&3; wait", machine.Quote(host), machine.Quote(port))
+	script := fmt.Sprintf("exec 3<>/dev/tcp/%s/%s || exit 1; cat <&3 & cat >&3; wait", shellword.Quote(host), shellword.Quote(port))
 	go func() {
 		_ = m.Run(ctx, machine.Command{Script: script, Stdin: theirs, Stdout: theirs})
 		_ = theirs.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/testgrid/runner"
 )
 
-// TestFinishedTestsAreReusedOnAnotherMachine has two machines with the same tests and one store of results. The second one runs
+// TestFinishedTestsAreReusedOnAnotherMachine uses two machines with the same tests and one store of results. The second one runs
 // tests with another input, and its report says since when a test is broken, and by which package.
 func TestFinishedTestsAreReusedOnAnotherMachine(t *testing.T) {
 	t.Parallel()

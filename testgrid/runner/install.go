@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/poll"
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/scenario"
@@ -19,7 +20,7 @@ const environment = "export KUBECONFIG=/etc/kubernetes/admin.conf PATH=/usr/loca
 // script runs a script of the test on the first node.
 func (c *cell) script(text string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, log io.Writer) error {
-		return c.machines[0].Run(ctx, machine.Command{Script: environment + "exec bash -euxo pipefail -c " + machine.Quote(text), Stdout: log, Stderr: log})
+		return c.machines[0].Run(ctx, machine.Command{Script: environment + "exec bash -euxo pipefail -c " + shellword.Quote(text), Stdout: log, Stderr: log})
 	}
 }
 
@@ -51,7 +52,7 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 		if err != nil {
 			return err
 		}
-		create += " --from " + machine.Quote(url)
+		create += " --from " + shellword.Quote(url)
 	}
 	command, err := machine.Output(ctx, c.machines[0], environment+create)
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 		if node > 1 { // the cluster forgets the node
 			name, err := machine.Output(ctx, m, "hostname")
 			if err == nil {
-				_, err = machine.Output(ctx, c.machines[0], environment+"sealift node remove --yes "+machine.Quote(name))
+				_, err = machine.Output(ctx, c.machines[0], environment+"sealift node remove --yes "+shellword.Quote(name))
 			}
 			if err != nil {
 				return err
@@ -132,7 +133,7 @@ func (c *cell) arguments() string {
 func words(flags string) string {
 	var quoted []string
 	for flag := range strings.FieldsSeq(flags) {
-		quoted = append(quoted, machine.Quote(flag))
+		quoted = append(quoted, shellword.Quote(flag))
 	}
 	return strings.Join(quoted, " ")
 }

@@ -46,7 +46,7 @@ type Options struct {
 	Resume bool
 	// Again runs tests that an earlier run has finished: "" none, "failed" those that failed, "all" all of them.
 	Again string
-	// History, if not nil, has what earlier runs and other machines have found, and gets what this run finds.
+	// History, if not nil, shares results with earlier runs and other machines.
 	History  *history.History
 	Progress func(line string) // one line per event
 }

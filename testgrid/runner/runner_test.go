@@ -270,7 +270,7 @@ func TestLateKillFails(t *testing.T) {
 	}
 }
 
-// TestStoreCredentialsStayOnMachine has a store with its own password and CA.
+// TestStoreCredentialsStayOnMachine uses a store with its own password and CA.
 func TestStoreCredentialsStayOnMachine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n")

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/testgrid/gridspec"
-	"github.com/sealift/sealift/testgrid/machine"
 )
 
 // registerTimeout is how long a server may take to store an Installer, with the start of a few processes on a busy machine.
@@ -56,5 +56,5 @@ func (c *cell) register(ctx context.Context, b *bundle) (script string, err erro
 
 // piped is the command that the server's page shows.
 func piped(script, arguments string) string {
-	return "set -o pipefail; curl -fsSL " + machine.Quote(script) + " | bash -s " + arguments
+	return "set -o pipefail; curl -fsSL " + shellword.Quote(script) + " | bash -s " + arguments
 }

@@ -42,7 +42,7 @@ func online(t *testing.T) *httptest.Server {
 	return server
 }
 
-// TestOnlineTestInstallsFromServer has a server, and a test that may not use it.
+// TestOnlineTestInstallsFromServer uses a server, and a test that may not use it.
 func TestOnlineTestInstallsFromServer(t *testing.T) {
 	t.Parallel()
 	server := online(t)

@@ -4,8 +4,9 @@ package scenario
 
 import (
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/shellword"
 )
 
 // Interruption is an event during a command that installs, joins or resets: when, and what.
@@ -36,17 +37,14 @@ func (i Interruption) Script() string {
 		group = "yes"
 	}
 	return fmt.Sprintf("command=%s step=%s record=%s file=%s after=%.2f signal=%s instead=%s group=%s",
-		quoted(i.Command), quoted(step), quoted(i.Record), quoted(i.File), i.After.Seconds(), quoted(i.Signal), quoted(i.Instead), group) + interrupting
+		shellword.Quote(i.Command), shellword.Quote(step), shellword.Quote(i.Record), shellword.Quote(i.File), i.After.Seconds(), shellword.Quote(i.Signal), shellword.Quote(i.Instead), group) + interrupting
 }
 
 // Await returns a script that ends when a step of the journal has a new record. It exits with NotRecorded if that takes longer
 // than most.
 func Await(step, record string, most time.Duration) string {
-	return fmt.Sprintf("step=%s record=%s most=%d", quoted(step+`"`), quoted(record), int(most.Seconds())) + awaiting
+	return fmt.Sprintf("step=%s record=%s most=%d", shellword.Quote(step+`"`), shellword.Quote(record), int(most.Seconds())) + awaiting
 }
-
-// quoted makes one word of a text for the shell.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // interrupting waits for a record in the journal, from the first moment that it can be read, and sends the signal.
 const interrupting = `

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-// Rule is how a reference was found.
+// Rule is the rule that found a reference.
 type Rule string
 
 // The rules. A pod pulls the images of its containers and volumes; the others only look like images.

@@ -41,7 +41,7 @@ const (
 	MaxValid = 366 * 24 * time.Hour
 )
 
-// list is the ConfigMap in kube-system that has what was issued: by serial number, an Issued in JSON. It has no secrets.
+// list is the ConfigMap in kube-system with the issued certificates: by serial number, an Issued in JSON. It has no secrets.
 const list = "sealift-kubeconfigs"
 
 // signing is how long the controller manager gets for a certificate.

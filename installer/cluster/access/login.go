@@ -38,7 +38,7 @@ func Login(to Cluster, at spec.Issuer) ([]byte, error) {
 	return kubeconfig, nil
 }
 
-// scopes are what the claims usually need beside openid (OpenID Connect Core 1.0, section 5.4; "groups" is a custom of issuers).
+// scopes are those that the claims usually need beside openid (OpenID Connect Core 1.0, section 5.4; "groups" is a custom of issuers).
 func scopes(c spec.Claims) (all []string) {
 	switch {
 	case c.Username == "email":

@@ -120,7 +120,7 @@ func TestTokenCannotJoinControlPlane(t *testing.T) {
 	}
 }
 
-// TestAgentStopsAfterUndoToEarlierSealift has an approver in a cluster whose data do not know of it: agents of an earlier
+// TestAgentStopsAfterUndoToEarlierSealift uses an approver in a cluster whose data do not know of it: agents of an earlier
 // Sealift do not approve.
 func TestAgentStopsAfterUndoToEarlierSealift(t *testing.T) {
 	config := shared.Config(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/token"
 )
 
-// TestJoiningControlPlaneApprovesOnlyItsRequest has a request of the host's kubelet beside those of others.
+// TestJoiningControlPlaneApprovesOnlyItsRequest uses a request of the host's kubelet beside those of others.
 func TestJoiningControlPlaneApprovesOnlyItsRequest(t *testing.T) {
 	client := fake.NewClientset()
 	key := newKey(t)

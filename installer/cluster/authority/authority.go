@@ -118,7 +118,7 @@ func Read(rootfs string) (s State, ok bool, err error) {
 	return s, true, nil
 }
 
-// Remove ends what a control plane knows of a rotation.
+// Remove removes the rotation from a control plane.
 func Remove(rootfs string) error {
 	file := files.Host{Rootfs: rootfs}.Path(File)
 	if err := files.Remove(file); err != nil {
@@ -150,7 +150,7 @@ func (s State) Rotated() (names []string) {
 	return names
 }
 
-// Next is the command that goes on.
+// Next is the command that continues the rotation.
 func (s State) Next() string {
 	if s.Signed != nil {
 		return hostpath.Sudo("certs rotate-ca --finish")

@@ -162,7 +162,7 @@ func encodeCertificate(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}))
 }
 
-// sameKind makes a key like another one.
+// sameKind generates a key of the same type and size as another.
 func sameKind(as crypto.Signer) (crypto.Signer, error) {
 	switch k := as.(type) {
 	case *rsa.PrivateKey:

@@ -35,7 +35,7 @@ func holdAs(t *testing.T, uid uint32, address string, n int) {
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
-		_ = cmd.Wait() // its end was asked for
+		_ = cmd.Wait() // it was killed on purpose
 	})
 	text := make([]byte, 4)
 	if n, err := out.Read(text); err != nil || string(text[:n]) != "held" {

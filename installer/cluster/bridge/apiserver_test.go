@@ -30,7 +30,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestAPIServerIsReplaced has a second API server beside another one, which is replaced. An API server ends if it cannot reach itself
+// TestAPIServerIsReplaced uses a second API server beside another one, which is replaced. An API server ends if it cannot reach itself
 // while it starts.
 func TestAPIServerIsReplaced(t *testing.T) {
 	t.Parallel()

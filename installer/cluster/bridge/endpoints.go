@@ -31,7 +31,7 @@ func endpointsOf(ctx context.Context, client kubernetes.Interface) (e endpoints,
 	return e, nil
 }
 
-// keep rewrites missing ones, until ctx ends, and once more then.
+// keep rewrites missing endpoints until ctx ends, and once more at the end.
 func (e endpoints) keep(ctx context.Context) {
 	pass := func(ctx context.Context) time.Duration {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interrupted)

@@ -299,7 +299,7 @@ func replaced(t *testing.T, overlap bool) {
 	}
 }
 
-// TestSecondServerStaysUntilFirstAnswers has a first server that does not come back, and removes its address during the wait.
+// TestSecondServerStaysUntilFirstAnswers uses a first server that does not come back, and removes its address during the wait.
 func TestSecondServerStaysUntilFirstAnswers(t *testing.T) {
 	t.Parallel()
 	first, second, p := two(t, wildcard, io.Discard)
@@ -351,7 +351,7 @@ func TestSecondServerStaysUntilFirstAnswers(t *testing.T) {
 	}
 }
 
-// TestServersAreReadyIfBothAnswer has a port whose connections cannot be directed.
+// TestServersAreReadyIfBothAnswer uses a port whose connections cannot be directed.
 func TestServersAreReadyIfBothAnswer(t *testing.T) {
 	t.Parallel()
 	var output bytes.Buffer

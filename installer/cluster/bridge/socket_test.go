@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestConnectionWaitsForOwnSocket has a port whose new connections go to the socket that only directs others, for longer than
+// TestConnectionWaitsForOwnSocket uses a port whose new connections go to the socket that only directs others, for longer than
 // a busy host may keep it.
 func TestConnectionWaitsForOwnSocket(t *testing.T) {
 	t.Parallel()

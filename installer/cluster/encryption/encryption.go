@@ -172,10 +172,7 @@ func (h Host) writeText(text []byte) error {
 	return files.WriteMode(path, 0o600, text)
 }
 
-// Make makes the first key of a cluster, unless this host has keys.
-func Make() error { return Host{}.Make() }
-
-// Make makes the first key of a cluster, unless the host has keys. In FIPS mode it refuses that.
+// Make makes the first key of a cluster, unless the host has keys. In FIPS mode it refuses.
 func (h Host) Make() error {
 	_, there, err := h.Read()
 	if err != nil || there {
@@ -186,9 +183,6 @@ func (h Host) Make() error {
 	}
 	return h.Write(Config{Keys: []Key{NewKey(Config{})}})
 }
-
-// ImportKeys writes the configuration of another control plane of the cluster to a host that becomes one. It must have a key.
-func ImportKeys(text []byte) error { return Host{}.Import(text) }
 
 // Import writes the configuration of another control plane, which must have the key that this host writes with.
 func (h Host) Import(text []byte) error {

@@ -1,16 +1,13 @@
 package encryption
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
-	"github.com/sealift/sealift/installer/host/files"
 )
 
 // manifest reads the manifest of this host's API server. It refuses one that encrypts with keys that Sealift did not make.
@@ -41,22 +38,13 @@ func (h Host) CheckKeys() error {
 	return nil
 }
 
-// Enable has the API server of a host use the existing file with the keys. rootfs is the folder with the host's files; empty means
-// /.
-func Enable(rootfs string) error { return Host{files.Host{Rootfs: rootfs}}.Enable() }
-
-// Enable has the API server of this host use the file with the keys. A kubelet starts a server whose manifest changes again.
+// Enable has the API server of this host use the file with the keys. The kubelet restarts a server whose manifest changes.
 func (h Host) Enable() error {
 	if _, err := h.manifest(); err != nil {
 		return err
 	}
 	_, err := cluster.Encryption().Enable(h.Path(kubeadm.APIServerManifest))
 	return err
-}
-
-// Remember writes the arguments into kubeadm's configuration of the cluster, which upgrades and control planes that join read.
-func Remember(ctx context.Context, client kubernetes.Interface) error {
-	return cluster.Encryption().Remember(ctx, client)
 }
 
 // FetchKeys has the API server of this control plane use the keys of another one.

@@ -62,7 +62,7 @@ func (a *ExtraArgs) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Args are the flags as a program gets them.
+// Args returns the flags in the form of a command line.
 func (a ExtraArgs) Args() (args Args) {
 	for _, one := range a {
 		args = append(args, "--"+one.Name+"="+one.Value)

@@ -96,8 +96,8 @@ func TestContainerdPullsFromContainerd(t *testing.T) {
 	}
 }
 
-// TestImagesOfContainerdAreWhole pulls with another client, and compares each layer with its digest and its diff ID.
-func TestImagesOfContainerdAreWhole(t *testing.T) {
+// TestContainerdImagesAreComplete pulls with another client, and compares each layer with its digest and its diff ID.
+func TestContainerdImagesAreComplete(t *testing.T) {
 	_, address, _ := loaded(t)
 	ref, err := name.ParseReference(address + "/" + greeting + ":1")
 	if err != nil {
@@ -112,8 +112,8 @@ func TestImagesOfContainerdAreWhole(t *testing.T) {
 	}
 }
 
-// TestLeanImagesAreWhole pulls an image whose layers are in containerd in another compression: by tag, and by the digest of upstream's index.
-func TestLeanImagesAreWhole(t *testing.T) {
+// TestLeanImagesAreComplete pulls an image whose layers are in containerd in another compression: by tag, and by the digest of upstream's index.
+func TestLeanImagesAreComplete(t *testing.T) {
 	const ref = "registry.example.com/team/tools:1"
 	r, address := serving(t, containerd.StartForTest(t))
 	noise := make([]byte, 300_000)

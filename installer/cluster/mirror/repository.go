@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
-// repository is a repository that is asked for something.
+// repository is the repository of a request.
 type repository struct {
 	ctx     context.Context
 	content Content

@@ -9,7 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// kind is what a request asks for.
+// kind is the kind of object that a request is for.
 type kind string
 
 const (
@@ -24,7 +24,7 @@ const (
 type request struct {
 	kind       kind
 	repository string // with its registry, as containerd names images: docker.io/library/busybox
-	tag        string // "" if a digest is asked for
+	tag        string // "" if a digest is requested
 	digest     digest.Digest
 }
 

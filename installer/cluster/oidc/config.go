@@ -225,7 +225,7 @@ func (h Host) Check() error {
 	return nil
 }
 
-// Digest is how an API server names the content of the file.
+// Digest returns the hash by which an API server names the content of the file.
 func Digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

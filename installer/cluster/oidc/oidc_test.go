@@ -239,8 +239,8 @@ func (p *plane) refuses(i *issuer.Issuer) {
 	}
 }
 
-// TestIssuerGivesNoNameOfTheCluster: without a prefix, an issuer could name the masters.
-func TestIssuerGivesNoNameOfTheCluster(t *testing.T) {
+// TestIssuerRevealsNoClusterNames: without a prefix, an issuer could name the masters.
+func TestIssuerRevealsNoClusterNames(t *testing.T) {
 	p, i := newPlane(t), issuer.Start(t)
 	o := login(i)
 	o.Issuers[0].Claims.UsernamePrefix, o.Issuers[0].Claims.GroupsPrefix = "", ""
@@ -257,8 +257,8 @@ func TestIssuerGivesNoNameOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestAbsentIssuerKeepsNobodyElseOut starts an API server whose issuer is away.
-func TestAbsentIssuerKeepsNobodyElseOut(t *testing.T) {
+// TestAbsentIssuerLocksNobodyElseOut starts an API server whose issuer is away.
+func TestAbsentIssuerLocksNobodyElseOut(t *testing.T) {
 	p, i := newPlane(t), issuer.Start(t)
 	o := login(i)
 	i.Stop()

@@ -27,7 +27,7 @@ func TestClockSetBackNeverShortensCertificates(t *testing.T) {
 	}
 }
 
-// TestClockBeforeCAIsNamed has a host whose clock went back to 1970, with a dead battery.
+// TestClockBeforeCAIsNamed uses a host whose clock went back to 1970, with a dead battery.
 func TestClockBeforeCAIsNamed(t *testing.T) {
 	h, now := controlPlane(t), time.Unix(0, 0)
 	entries, err := h.list(now)

@@ -265,7 +265,7 @@ var others = map[string][]string{
 	kubeletRotated:                                    {"kubelet"},
 }
 
-// users are the static pods whose manifests name a file, and others.
+// users returns the static pods and other programs that use a file.
 func users(file string, manifests map[string]string) []string {
 	names := slices.Clone(others[file])
 	for pod, text := range manifests {

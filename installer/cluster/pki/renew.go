@@ -93,7 +93,7 @@ func (r *Renewal) look(now time.Time) error {
 	}
 	r.node = nodeName(entries)
 	if _, err := os.Stat(r.host.Path(kubeadm.APIServerManifest)); errors.Is(err, fs.ErrNotExist) {
-		return r.lookAtWorker(entries, now)
+		return r.prepareWorker(entries, now)
 	}
 	r.options.Token = "" // the keys of the CAs are here
 	if r.renewals, err = renewals(r.host, entries, now); err != nil {

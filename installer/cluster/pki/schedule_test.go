@@ -71,7 +71,7 @@ func TestNodeRenewsOnlyWhatItCanSign(t *testing.T) {
 	}
 }
 
-// TestSealiftRenewsForNonRotatingKubelet has a node whose owner has switched rotation off.
+// TestSealiftRenewsForNonRotatingKubelet uses a node whose owner has switched rotation off.
 func TestSealiftRenewsForNonRotatingKubelet(t *testing.T) {
 	h := controlPlane(t)
 	h.rotatedClient(t)

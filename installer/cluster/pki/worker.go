@@ -37,9 +37,9 @@ func nodeName(entries []Entry) string {
 	return ""
 }
 
-// lookAtWorker finds what a host without the keys of the CAs can renew: a self-signed kubelet serving certificate, and, with a
+// prepareWorker finds what a host without the keys of the CAs can renew: a self-signed kubelet serving certificate, and, with a
 // token, the kubelet's client certificate.
-func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
+func (r *Renewal) prepareWorker(entries []Entry, now time.Time) error {
 	r.worker = true
 	var client *Entry
 	for i, e := range entries {
@@ -52,7 +52,7 @@ func (r *Renewal) lookAtWorker(entries []Entry, now time.Time) error {
 	}
 	switch {
 	case client == nil:
-		return errors.New("this host is no node of a cluster: it has no " + kubeadm.KubeletKubeconfig + "; run the command on a node")
+		return errors.New("this host is not a node of a cluster: it has no " + kubeadm.KubeletKubeconfig + "; run the command on a node")
 	case r.node == "":
 		return fmt.Errorf("%s lacks the name of this node: it %s; run 'sealift reset' and join again", client.File, client.Why())
 	case client.Begin != nil:

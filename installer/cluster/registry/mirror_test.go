@@ -46,7 +46,7 @@ func node(t *testing.T) registry.Mirror {
 	return m
 }
 
-// TestMirrorFollowsControlPlanes has a cluster whose control planes come and go.
+// TestMirrorFollowsControlPlanes uses a cluster whose control planes come and go.
 func TestMirrorFollowsControlPlanes(t *testing.T) {
 	m := node(t)
 	host := func(address string) string {
@@ -90,7 +90,7 @@ func TestMirrorFollowsControlPlanes(t *testing.T) {
 	}
 }
 
-// TestMirrorWritesNoUnusableFile has a host that is not a node yet, and one whose administrator wrote the file.
+// TestMirrorWritesNoUnusableFile uses a host that is not a node yet, and one whose administrator wrote the file.
 func TestMirrorWritesNoUnusableFile(t *testing.T) {
 	servers := []string{"203.0.113.201:6445"}
 	m := node(t)
@@ -117,7 +117,7 @@ func TestMirrorWritesNoUnusableFile(t *testing.T) {
 	}
 }
 
-// TestNodePullsFromControlPlane has a control plane with an image, and the containerd of another node.
+// TestNodePullsFromControlPlane uses a control plane with an image, and the containerd of another node.
 func TestNodePullsFromControlPlane(t *testing.T) {
 	const ref = "registry.example.com/team/greeting:1"
 	pki := fixture.CA(t)

@@ -122,7 +122,7 @@ func TestForeignTrustStays(t *testing.T) {
 	}
 }
 
-// TestNodesFollowServiceOfRegistry has a cluster whose registry comes, cannot be asked for, is somebody else's, and goes.
+// TestNodesFollowServiceOfRegistry uses a registry that appears, cannot be read, is of another owner, and disappears.
 func TestNodesFollowServiceOfRegistry(t *testing.T) {
 	trust := registry.Trust{Folder: t.TempDir(), CA: "/ca.crt"}
 	var service *corev1.Service

@@ -81,6 +81,6 @@ func TestEveryImageIsPinned(t *testing.T) {
 		}
 	}
 	if _, err := r.Import(t.Context(), bytes.NewReader([]byte("no archive"))); err == nil {
-		t.Error("what is no archive was taken for one")
+		t.Error("what is not an archive was taken for one")
 	}
 }

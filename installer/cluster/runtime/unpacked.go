@@ -33,7 +33,7 @@ func UnpackedSize(layouts ...*Layout) (int64, error) {
 	return total, err
 }
 
-// size is what a blob takes on a node, in bytes: itself, and what is in it.
+// size is the disk space of a blob on a node, in bytes: packed and unpacked.
 type size struct{ packed, unpacked int64 }
 
 // sizesOf returns the sizes of all blobs of layouts, by their sha256 in hex.

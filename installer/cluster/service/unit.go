@@ -33,7 +33,7 @@ func Sharer(root string) Unit {
 	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", 512, root)}
 }
 
-// AgentOptions are what the Installer says about the agent.
+// AgentOptions are the options of the agent in the Installer.
 type AgentOptions struct {
 	Metrics string // folder for its metrics; "" for none
 	Mirror  bool   // containerd asks control planes for images

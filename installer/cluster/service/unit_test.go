@@ -72,6 +72,6 @@ func TestSnapshotsAreSavedByTimer(t *testing.T) {
 		t.Errorf("volumes are not saved:\n%s", text)
 	}
 	if text := (Snapshots{Store: "s3://bucket/prefix"}).Units("/r")[0].Text; strings.Contains(text, "RequiresMountsFor") {
-		t.Errorf("a bucket is no folder:\n%s", text)
+		t.Errorf("a bucket is not a folder:\n%s", text)
 	}
 }

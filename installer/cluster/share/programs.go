@@ -29,7 +29,7 @@ func (p Programs) platforms() []string {
 	return append([]string{p.Platform}, slices.DeleteFunc(platform.OfHosts(), func(other string) bool { return other == p.Platform })...)
 }
 
-// file is where the program for a platform is, if there is one.
+// file returns the path of the program for a platform.
 func (p Programs) file(name string) string {
 	if name == p.Platform {
 		return p.Binary

@@ -345,7 +345,7 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request, c client) error {
 	return serveBlob(w, r, blob)
 }
 
-// serveBlob answers with a blob, or with the part of it that is asked for, and closes it.
+// serveBlob answers with a blob, or with the requested part of it, and closes it.
 func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
 	defer blob.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")

@@ -496,7 +496,7 @@ func TestHostWithoutRoomForSealiftIsNamed(t *testing.T) {
 	}
 }
 
-// TestScriptOfAnotherUserIsNotRun has a join.sh in the current folder, as another user may put it there at any moment.
+// TestScriptOfAnotherUserIsNotRun uses a join.sh in the current folder, as another user may put it there at any moment.
 func TestScriptOfAnotherUserIsNotRun(t *testing.T) {
 	short.Root(t, "a join")
 	n := serve(t)

@@ -70,7 +70,7 @@ func (c *Client) Shelved(ctx context.Context, sha256 string) (*bundle.Archive, e
 		return c.open(ctx, e, at+shelfImages+e.SHA256), nil
 	})
 	if err == nil && a.Digest != sha256 {
-		err = errors.Join(fmt.Errorf("%s gives out the bundle %s, not %s", c.address, a.Digest, sha256), a.Close())
+		err = errors.Join(fmt.Errorf("%s serves the bundle %s, not %s", c.address, a.Digest, sha256), a.Close())
 	}
 	return a, err
 }

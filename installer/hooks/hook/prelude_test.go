@@ -105,7 +105,7 @@ func outcome(t *testing.T, body string, verbs map[string]hook.Verb, variables ho
 
 func TestPreludeHonorsKurlContracts(t *testing.T) {
 	for name, row := range map[string]struct{ body, want string }{
-		"a message is no format":                     {`R=$(logStep "100% %s done" 2>&1)`, "⚙  100% %s done"},
+		"a message is not a format":                  {`R=$(logStep "100% %s done" 2>&1)`, "⚙  100% %s done"},
 		"bail ends the hook with its message":        {`R=$( (bail "no disk") 2>&1 ) || R+="/$?"`, "failed: no disk/1"},
 		"nobody is asked: no":                        {`if confirmN; then R=yes; else R=$PROMPT_RESULT; fi`, "n"},
 		"nobody is asked: yes to all":                {`ASSUME_YES=1; if confirmN; then R=yes; fi`, "yes"},
@@ -125,7 +125,7 @@ func TestPreludeHonorsKurlContracts(t *testing.T) {
 		"a version's numbers, where some are absent": {`semverParse 1.22; R=$major/$minor/$patch`, "1/22/0"},
 		"comparing versions by number":               {`semverCompare 1.10.0 1.9.9; R=$SEMVER_COMPARE_RESULT; semverCompare 1.2.3 1.2.3; R+=/$SEMVER_COMPARE_RESULT; semverCompare 1.2.2 1.2.3; R+=/$SEMVER_COMPARE_RESULT`, "1/0/-1"},
 		"comparing major and minor alone":            {`R=$(common_upgrade_compare_versions 1.2.9 1.2.1)`, "0"},
-		"what is no version":                         {`semverCompare '$(x)' 1 2>/dev/null || R=refused`, "refused"},
+		"what is not a version":                      {`semverCompare '$(x)' 1 2>/dev/null || R=refused`, "refused"},
 		"the minor version alone":                    {`major=7; R=$(kubernetes_version_minor v1.36.3); R+=/$major`, "36/7"},
 		"the target version":                         {`KUBERNETES_VERSION=1.36.3; parse_kubernetes_target_version; R=$KUBERNETES_TARGET_VERSION_MAJOR.$KUBERNETES_TARGET_VERSION_MINOR.$KUBERNETES_TARGET_VERSION_PATCH`, "1.36.3"},
 		"a host and its port":                        {`splitHostPort lb.example.org:6443; R=$HOST/$PORT`, "lb.example.org/6443"},
@@ -221,7 +221,7 @@ func TestKustomizationsAreEdited(t *testing.T) {
 		"a migrated configuration": {"bases:\n- ../b\npatchesStrategicMerge:\n- p.yaml\npatchesJson6902:\n- target: {version: v1, kind: Secret, name: s}\n  path: j.yaml\n",
 			"mkdir d; mv k d/kustomization.yaml; kubernetes_kustomize_config_migrate d; mv d/kustomization.yaml k",
 			"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches:\n- path: j.yaml\n  target:\n    kind: Secret\n    name: s\n    version: v1\n- path: p.yaml\nresources:\n- ../b\n"},
-		"what is no mapping": {"- a\n", "insert_resources k a.yaml 2>/dev/null || echo refused >k", "refused\n"},
+		"what is not a mapping": {"- a\n", "insert_resources k a.yaml 2>/dev/null || echo refused >k", "refused\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := outcome(t, "printf '%s' \"$BEFORE\" >k; "+row.body+"; R=$(cat k; printf .)", nil, hook.Variables{"BEFORE": row.before})

@@ -281,7 +281,7 @@ func (s *Shell) answer(ctx context.Context, fields []string) error {
 	return err
 }
 
-// ended makes the error of a hook after which the shell is gone.
+// ended returns the error of a hook that ended the shell.
 func (s *Shell) ended(ctx context.Context, name, status, place string) error {
 	_ = s.Close()
 	if status == "" {

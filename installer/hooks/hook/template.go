@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// style is how kURL's shell would have read a template.
+// style is the form in which kURL's shell would evaluate a template.
 type style string
 
 const (

@@ -159,16 +159,16 @@ func TestYAMLIsEdited(t *testing.T) {
 		words         []string
 		before, after string
 	}{
-		"a value is set":          {[]string{"-a", "-yp", "spec_replicas", "-v", "3"}, "spec:\n  replicas: 1 # how many\n", "spec:\n  replicas: 3\n"},
-		"a path is made":          {[]string{"-a", "-yp", "a_b_c", "-v", "x: y"}, "", "a:\n  b:\n    c:\n      x: y\n"},
-		"a list grows":            {[]string{"-a", "-yp", "l[]", "-v", "two"}, "l:\n  - one\n", "l:\n  - one\n  - two\n"},
-		"a list is made":          {[]string{"-a", "-yp", "l[]_name", "-v", "x"}, "a: 1\n", "a: 1\nl:\n  - name: x\n"},
-		"what is no YAML is text": {[]string{"-a", "-yp", "a", "-v", "@x: {"}, "", "a: '@x: {'\n"},
-		"a value is removed":      {[]string{"-r", "-yp", "a_b"}, "a:\n  b: 1\n  c: 2\n", "a:\n  c: 2\n"},
-		"an element is removed":   {[]string{"-r", "-yp", "a_0"}, "a:\n  - 1\n  - 2\n", "a:\n  - 2\n"},
-		"nothing is there to go":  {[]string{"-r", "-yp", "x_y"}, "a: 1\n", "a: 1\n"},
-		"every document loses it": {[]string{"-r", "-yp", "metadata"}, "a: 1\nmetadata:\n  name: x\n---\nb: '---'\n---\n---\nmetadata: {}\nc: 2\n", "a: 1\n---\nb: '---'\n---\nc: 2\n"},
-		"every document gets it":  {[]string{"-a", "-yp", "spec_replicas", "-v", "3"}, "---\nspec:\n  replicas: 1\n---\na: 1\n", "spec:\n  replicas: 3\n---\na: 1\nspec:\n  replicas: 3\n"},
+		"a value is set":           {[]string{"-a", "-yp", "spec_replicas", "-v", "3"}, "spec:\n  replicas: 1 # how many\n", "spec:\n  replicas: 3\n"},
+		"a path is made":           {[]string{"-a", "-yp", "a_b_c", "-v", "x: y"}, "", "a:\n  b:\n    c:\n      x: y\n"},
+		"a list grows":             {[]string{"-a", "-yp", "l[]", "-v", "two"}, "l:\n  - one\n", "l:\n  - one\n  - two\n"},
+		"a list is made":           {[]string{"-a", "-yp", "l[]_name", "-v", "x"}, "a: 1\n", "a: 1\nl:\n  - name: x\n"},
+		"what is not YAML is text": {[]string{"-a", "-yp", "a", "-v", "@x: {"}, "", "a: '@x: {'\n"},
+		"a value is removed":       {[]string{"-r", "-yp", "a_b"}, "a:\n  b: 1\n  c: 2\n", "a:\n  c: 2\n"},
+		"an element is removed":    {[]string{"-r", "-yp", "a_0"}, "a:\n  - 1\n  - 2\n", "a:\n  - 2\n"},
+		"nothing is there to go":   {[]string{"-r", "-yp", "x_y"}, "a: 1\n", "a: 1\n"},
+		"every document loses it":  {[]string{"-r", "-yp", "metadata"}, "a: 1\nmetadata:\n  name: x\n---\nb: '---'\n---\n---\nmetadata: {}\nc: 2\n", "a: 1\n---\nb: '---'\n---\nc: 2\n"},
+		"every document gets it":   {[]string{"-a", "-yp", "spec_replicas", "-v", "3"}, "---\nspec:\n  replicas: 1\n---\na: 1\n", "spec:\n  replicas: 3\n---\na: 1\nspec:\n  replicas: 3\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, row.before)

@@ -104,7 +104,7 @@ func child(n *yaml.Node, word string) *yaml.Node {
 
 var errNoMapping = errors.New("the path leads through something that is not a mapping")
 
-// enter is child, which is made when it is not there.
+// enter is child, but creates a missing one.
 func enter(n *yaml.Node, word string, kind yaml.Kind) (*yaml.Node, error) {
 	if c := child(n, word); c != nil {
 		if c.Kind == yaml.ScalarNode && c.ShortTag() == "!!null" {

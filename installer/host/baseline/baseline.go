@@ -89,7 +89,7 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Open reads the record in dir. It is not an error if there is none.
+// Open reads the record in dir. A missing record is not an error.
 func Open(dir string, o Options) (*Record, error) {
 	if o.Root == "" {
 		o.Root = "/"

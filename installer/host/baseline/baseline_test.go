@@ -309,7 +309,7 @@ func TestStepOutputIsSyncedBeforeItIsRecorded(t *testing.T) {
 	}
 }
 
-// TestForgottenFilesAreRevertedToo has a foreign file that is to be removed with the install's, and another that stays.
+// TestForgottenFilesAreRevertedToo uses a foreign file that is to be removed with the install's, and another that stays.
 func TestForgottenFilesAreRevertedToo(t *testing.T) {
 	h := newHost(t)
 	h.write("/etc/cluster", "of others")

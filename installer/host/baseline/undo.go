@@ -93,7 +93,7 @@ func (r *Record) plan(except []string) Undo {
 		}
 		change := r.changes.Files[path]
 		before, existed := r.before.Files[path]
-		now, there, err := r.lookAt(path)
+		now, there, err := r.currentFile(path)
 		switch {
 		case err != nil:
 			u.Left = append(u.Left, failed(path, err))
@@ -191,8 +191,8 @@ func (r *Record) keeps(path, other string, err error) []Left {
 
 func (r *Record) contents() string { return filepath.Join(r.dir, contentsName) }
 
-// lookAt describes the current state of a path, if anything.
-func (r *Record) lookAt(path string) (f File, there bool, err error) {
+// currentFile describes the current state of a path, if anything.
+func (r *Record) currentFile(path string) (f File, there bool, err error) {
 	folder, err := r.folder(path)
 	if err == nil {
 		f, err = describe(folder, filepath.Base(path), File{})

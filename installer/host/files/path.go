@@ -114,7 +114,7 @@ func Append(path string) (file *os.File, err error) {
 	return file, err
 }
 
-// Create makes a file and opens it for writing. There must be none.
+// Create creates a file and opens it for writing. It must not exist.
 func Create(path string, mode fs.FileMode) (file *os.File, err error) {
 	err = in(path, func(f *Folder, name string) error {
 		file, err = f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)

@@ -93,7 +93,7 @@ func (s ruleset) blocking(t Traffic) (found []Blocked) {
 	return found
 }
 
-// open is the command that lets traffic through a chain.
+// open returns the command that lets traffic through a chain.
 func (c *chain) open(n need) string {
 	if c.tool != "nft" {
 		return c.tool + " -I " + c.name + " " + n.tables + " -j ACCEPT"

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestEmptyLeavesForeignMounts has a volume that could not be unmounted, and links to other folders.
+// TestEmptyLeavesForeignMounts uses a volume that could not be unmounted, and links to other folders.
 func TestEmptyLeavesForeignMounts(t *testing.T) {
 	short.Root(t, "mounting")
 	dir, elsewhere := t.TempDir(), t.TempDir()

@@ -107,7 +107,7 @@ func (v View) link(name string) (link, bool) {
 // containerLinks are the name prefixes of interfaces that containers and pod networks create for this host only.
 var containerLinks = append([]string{"docker", "podman"}, podLinks()...)
 
-// dockerBridge is how Docker names the bridge of a network that a user made.
+// dockerBridge matches the names that Docker gives to bridges of networks that users made.
 var dockerBridge = regexp.MustCompile(`^br-[0-9a-f]{12}$`)
 
 // IsVirtual reports whether containers or pod networks of this host made an interface, so that no other host reaches it. Its name
@@ -344,7 +344,7 @@ func sourceTowards(other string, six bool) netip.Addr {
 
 // DefaultLink names the interface of the preferred default route; "" if there is none.
 func (v View) DefaultLink(six bool) string {
-	for _, r := range v.main() {
+	for _, r := range v.mainTable() {
 		if r.destination.Bits() == 0 && r.Is6() == six {
 			return r.link
 		}

@@ -119,7 +119,7 @@ func TestRoutesAreWrittenInIpSyntax(t *testing.T) {
 	ip(t, "link add lan0 type bridge", "link set lan0 up", "address add 192.168.0.7/24 dev lan0", "route add 10.96.0.0/22 dev lan0", "route add default via 192.168.0.1",
 		"route add blackhole 10.40.0.0/16", "route add default via 192.168.0.2 table 9")
 	var got []string
-	for _, r := range read(t).main() {
+	for _, r := range read(t).mainTable() {
 		got = append(got, r.String())
 	}
 	slices.Sort(got)
@@ -158,7 +158,7 @@ func TestIPv6OnlyHostGetsAddress(t *testing.T) {
 		t.Errorf("without a default route it is %s", got)
 	}
 	var routes []string
-	for _, r := range read(t).main() {
+	for _, r := range read(t).mainTable() {
 		routes = append(routes, r.String())
 	}
 	slices.Sort(routes)

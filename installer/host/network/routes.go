@@ -34,10 +34,10 @@ func (r Route) Is6() bool { return r.destination.Addr().Is6() }
 // Routes reads the routes of the main table, those with IPv4 first.
 func Routes() ([]Route, error) {
 	v, err := Read()
-	return v.main(), err
+	return v.mainTable(), err
 }
 
-func (v View) main() []Route {
+func (v View) mainTable() []Route {
 	return slices.DeleteFunc(slices.Clone(v.routes), func(r Route) bool { return r.table != unix.RT_TABLE_MAIN })
 }
 
@@ -118,7 +118,7 @@ func (r Route) isDefault() bool {
 // InUse returns the networks of routes in the main table, and single addresses: those of the host itself, which may have no route,
 // and those of gateways. Routes that lead to everything are left out.
 func (v View) InUse() (found []netip.Prefix) {
-	for _, r := range v.main() {
+	for _, r := range v.mainTable() {
 		if !r.isDefault() {
 			found = append(found, r.destination)
 		}

@@ -18,7 +18,7 @@ type APT struct {
 	// Dir is where the lists and the cache of the repositories are kept, apart from the host's.
 	Dir string
 	// Repositories are folders with Packages and Release. Their files were verified against the index of the bundle right before,
-	// which is why apt is told to trust them; it still checks each .deb against Packages.
+	// so apt may trust them; it still checks each .deb against Packages.
 	Repositories []string
 	// Before are the packages that the host had before the first install, with their versions.
 	Before map[string]string

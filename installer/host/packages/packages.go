@@ -67,7 +67,7 @@ func (p Manager) tool() (installer, error) {
 		case exists(filepath.Join(r, YumIndex)):
 			dnf.Repositories = append(dnf.Repositories, r)
 		default:
-			return nil, fmt.Errorf("%s is no repository of packages: it has neither %s nor %s", r, AptIndex, YumIndex)
+			return nil, fmt.Errorf("%s is not a repository of packages: it has neither %s nor %s", r, AptIndex, YumIndex)
 		}
 	}
 	switch {

@@ -157,7 +157,7 @@ func TestRepositoriesNameTheirOwner(t *testing.T) {
 		repositories []string
 		want         string
 	}{
-		"one that has no index":    {[]string{t.TempDir()}, "is no repository of packages"},
+		"one that has no index":    {[]string{t.TempDir()}, "is not a repository of packages"},
 		"two of different systems": {[]string{folder(AptIndex), folder(YumIndex)}, "of two kinds"},
 	} {
 		t.Run(name, func(t *testing.T) {

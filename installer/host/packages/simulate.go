@@ -14,7 +14,7 @@ import (
 
 // Obstacle is why a package cannot be installed beside the host's packages.
 type Obstacle struct {
-	Package string // that was asked for; "" if the packages together are the problem
+	Package string // the requested one; "" if the packages together are the problem
 	Reason  string // names the packages that stand against one another
 	Hint    string // what to do about it
 }
@@ -105,7 +105,7 @@ func (a APT) ask(ctx context.Context, names []string) (*Obstacle, error) {
 	}
 }
 
-// maxAsked bounds how many dependencies are asked for by name.
+// maxAsked bounds the number of dependencies on a command line.
 const maxAsked = 20
 
 // parseApt reads why apt-get refused, in the language C.

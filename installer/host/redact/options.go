@@ -8,7 +8,7 @@ import (
 // secretKey matches the names of options with secrets.
 var secretKey = regexp.MustCompile(`(?i)pass(word|wd|phrase)?$|secret|token|credential|private.?key|access.?key|api.?key|cert.?key|htpasswd|licen[cs]e`)
 
-// privateKey is how keys begin in PEM.
+// privateKey is the beginning of a key in PEM.
 const privateKey = "PRIVATE KEY-----"
 
 // WithoutSecrets copies a value of an Installer without options that have the name of a secret, without private keys, and without

@@ -12,7 +12,7 @@ import (
 // Mask replaces a secret. Troubleshoot's redactors write the same.
 const Mask = "***HIDDEN***"
 
-// maxLine is the longest line that is looked at, in bytes. Of a longer one nothing is let through.
+// maxLine is the maximum length of a line, in bytes. A longer line is dropped as a whole.
 const maxLine = 1 << 20
 
 // maxKeyLines limits a key block without an END line.
@@ -27,7 +27,7 @@ func secretRoots() []string {
 	return []string{"pass", "_pwd", "-pwd", "psk", "secret", "token", "key", "credential", "authorization", "cookie"}
 }
 
-// rule is a form of a secret within a line, and what becomes of it. It is only looked for in lines that have one of the
+// rule is a form of a secret within a line, and its replacement. It is only tried on lines that have one of the
 // signs in them, in small letters, and one of the marks: most lines of a log have none, and looking for a form takes its time.
 type rule struct {
 	signs   []string // nil for secretRoots
@@ -115,7 +115,7 @@ type state struct {
 	named    int  // how many lines on the value may stand of the secret that was named
 }
 
-// valueWithin is how many lines behind a name its value is looked for: comments may stand between.
+// valueWithin is the maximum number of lines between a name and its value: there may be comments.
 const valueWithin = 3
 
 // line masks one line.

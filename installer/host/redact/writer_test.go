@@ -62,7 +62,7 @@ func TestNamesOfSecrets(t *testing.T) {
 	}
 }
 
-// TestShortValuesAreNotHidden has a user of a database whose password is a word that every log of kURL has.
+// TestShortValuesAreNotHidden uses a user of a database whose password is a word that every log of kURL has.
 func TestShortValuesAreNotHidden(t *testing.T) {
 	d := redact.New()
 	d.Hide("kurl", "admin12", "kurl-kurl")

@@ -36,7 +36,7 @@ func Now() Limits {
 	return limitsFor(runtime.NumCPU(), load, Slowness())
 }
 
-// Cramped reports whether this host has few processors that are slow even at rest. What runs beside a program that starts delays it by minutes.
+// Cramped reports whether this host has few processors that are slow even at rest. There, other processes delay the start of a program by minutes.
 func Cramped() bool { return runtime.NumCPU() <= fewCPUs && Stretch(1) > 1 }
 
 // limitsFor gives a host with few processors one multiple more, one for each process beyond the first that waits for a processor, and one for

@@ -29,7 +29,7 @@ func TestLimitsFollowHostSize(t *testing.T) {
 	}
 }
 
-func TestHostGetsAShareOfItsProcessors(t *testing.T) {
+func TestHostGetsShareOfProcessors(t *testing.T) {
 	for name, row := range map[string]struct {
 		allowed float64
 		spent   capacity.Ticks

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
-// Status is how a check ended.
+// Status is the outcome of a check.
 type Status string
 
 // The statuses.

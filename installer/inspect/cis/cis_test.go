@@ -129,7 +129,7 @@ func TestKubernetesChoosesEdition(t *testing.T) {
 	}
 }
 
-// TestPlainKubeadmClusterIsChecked has a cluster that nobody has hardened.
+// TestPlainKubeadmClusterIsChecked uses a cluster that nobody has hardened.
 func TestPlainKubeadmClusterIsChecked(t *testing.T) {
 	all := look(t, node(t))
 	for status, ids := range map[cis.Status][]string{
@@ -266,7 +266,7 @@ func TestWorkerSkipsControlPlaneChecks(t *testing.T) {
 			t.Errorf("%+v", one)
 		}
 	}
-	if _, err := cis.Look(t.Context(), cis.Host{Rootfs: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "is no node of a cluster") {
+	if _, err := cis.Look(t.Context(), cis.Host{Rootfs: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "is not a node of a cluster") {
 		t.Errorf("a bare host: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ const (
 	keys           = configurations + "pki"
 )
 
-// controlPlaneFiles is section 1.1.
+// controlPlaneFiles returns the checks of section 1.1.
 func controlPlaneFiles() []check {
 	cni := []string{"/etc/cni/net.d/*", "/var/lib/cni/networks/*/*"}
 	return []check{
@@ -61,7 +61,7 @@ func etcdUser(ctx context.Context, f *facts) (finding, error) {
 	return met(found.found), nil
 }
 
-// apiServer is section 1.2.
+// apiServer returns the checks of section 1.2.
 func apiServer() []check {
 	const plugins = "enable-admission-plugins"
 	return []check{
@@ -141,7 +141,7 @@ func encryption(_ context.Context, f *facts) (finding, error) {
 	return notMet(name, "it does not name secrets"), nil
 }
 
-// controllers is section 1.3 and 1.4.
+// controllers returns the checks of sections 1.3 and 1.4.
 func controllers() []check {
 	return []check{
 		{id: "1.3.1", title: "Pods that have ended are removed in time", find: flag(controller, "terminated-pod-gc-threshold", given())},
@@ -156,7 +156,7 @@ func controllers() []check {
 	}
 }
 
-// etcd is section 2.
+// etcd returns the checks of section 2.
 func etcd() []check {
 	return []check{
 		{id: "2.1", title: "etcd serves TLS", find: both(etcdServer, "cert-file", "key-file")},
@@ -175,7 +175,7 @@ func etcd() []check {
 	}
 }
 
-// controlPlaneConfiguration is section 3.
+// controlPlaneConfiguration returns the checks of section 3.
 func controlPlaneConfiguration() []check {
 	return []check{
 		{id: "3.1.1", title: "People do not use client certificates", find: onControlPlane(func(_ context.Context, f *facts) (finding, error) {

@@ -24,13 +24,13 @@ const (
 	etcdServer = "etcd"
 )
 
-// facts are what the checks look at.
+// facts are the inputs of the checks.
 type facts struct {
 	Host
 	flags   map[string]flags // of static pods, by their names
 	kubelet map[string]any   // its configuration
 	own     flags            // the kubelet's own arguments
-	objects *objects         // of the API, read when they are first asked for
+	objects *objects         // of the API, read on first use
 }
 
 // flags are the arguments of a program, by their names without dashes.
@@ -58,7 +58,7 @@ func read(h Host) (*facts, error) {
 	}
 	text, err := regularfile.ReadFile(h.path(kubeadm.KubeletConfig))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletConfig)
+		return nil, fmt.Errorf("this host is not a node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletConfig)
 	}
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 )
 
-// nodeFiles is section 4.1.
+// nodeFiles returns the checks of section 4.1.
 func nodeFiles() []check {
 	units := []string{"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/*.conf", "/usr/lib/systemd/system/kubelet.service"}
 	proxy := func(context.Context, *facts) (finding, error) {
@@ -33,7 +33,7 @@ func nodeFiles() []check {
 	}
 }
 
-// kubelet is section 4.2.
+// kubelet returns the checks of section 4.2.
 func kubelet() []check {
 	return []check{
 		{id: "4.2.1", title: "The kubelet serves nobody without credentials", find: setting("anonymous-auth", "authentication.anonymous.enabled", is("false"))},
@@ -56,7 +56,7 @@ func kubelet() []check {
 	}
 }
 
-// kubeProxy is section 4.3.
+// kubeProxy returns the checks of section 4.3.
 func kubeProxy() []check {
 	return []check{{id: "4.3.1", was: notIn18, title: "kube-proxy serves metrics on the host alone", find: fromAPI(proxyMetrics)}}
 }
@@ -87,7 +87,7 @@ func neverIdle() test {
 	return test{"it must not be 0", func(value string, set bool) bool { return value != "0" }}
 }
 
-// enough is a number of events a second; 0 means no limit.
+// enough requires a number of events a second; 0 means no limit.
 func enough() test {
 	return test{"it must be 0 or more", func(value string, set bool) bool { return !set || value == "0" || atLeast(1).ok(value, set) }}
 }

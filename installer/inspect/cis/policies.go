@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// access is section 5.1.
+// access returns the checks of section 5.1.
 func access() []check {
 	const admission, auth = "admissionregistration.k8s.io", "certificates.k8s.io"
 	return []check{
@@ -124,7 +124,7 @@ const (
 	restricted = "restricted"
 )
 
-// podSecurity is section 5.2.
+// podSecurity returns the checks of section 5.2.
 func podSecurity() []check {
 	any, most := []string{baseline, restricted, "privileged"}, []string{baseline, restricted}
 	strict := []string{restricted}
@@ -195,7 +195,7 @@ func (f *facts) defaultLevel() (string, error) {
 // enforcers are pods that enforce NetworkPolicies, by the beginnings of their names.
 var enforcers = []string{"calico-node", "cilium", "antrea-agent", "weave-net", "kube-router", "canal", "ovnkube", "kube-network-policies", "kindnet"}
 
-// policies is sections 5.3 to 5.6.
+// policies returns the checks of sections 5.3 to 5.6.
 func policies() []check {
 	judgement := func(reason string) func(context.Context, *facts) (finding, error) {
 		return func(context.Context, *facts) (finding, error) { return unchecked(reason), nil }

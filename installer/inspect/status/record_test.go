@@ -106,7 +106,7 @@ func TestRecordListsClusterVersions(t *testing.T) {
 	}
 }
 
-// leanLayer is a file that replaces the layer of which all digits of the digest are a.
+// leanLayer is a file that replaces the layer with the digest aaa….
 func leanLayer(addOn string) bundle.File {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(addOn)))
 	f := bundle.BytesFile(addOn+"/images/blobs/sha256/"+sum, 0o644, []byte(addOn))

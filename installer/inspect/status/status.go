@@ -1,4 +1,4 @@
-// Package status tells what a node is and how far it came: of the journal, the last run, the services and the cluster.
+// Package status reports what a node is and how far it came: of the journal, the last run, the services and the cluster.
 //
 // It waits for nobody and changes nothing.
 package status
@@ -79,7 +79,7 @@ type Status struct {
 	Stopped []string `json:"stopped,omitempty"`
 	// Settings are kernel settings that break pods: current ones, and those that files would set at the next boot.
 	Settings []Setting `json:"settings,omitempty"`
-	// Certificates are those that end within three months or have ended, and those that are damaged.
+	// Certificates lists damaged certificates, and those that expire within three months or have expired.
 	Certificates []pki.Entry `json:"certificates,omitempty"`
 	// AllCertificates are all of this node.
 	AllCertificates []pki.Entry `json:"-"`
@@ -105,7 +105,7 @@ type Status struct {
 	expired bool // a certificate has ended or is damaged
 }
 
-// clusterTime bounds how long a cluster is asked for its state.
+// clusterTime bounds all requests to the cluster.
 const clusterTime = 8 * time.Second
 
 // Read reads the state of this node and its cluster. It waits for nothing and changes nothing; a cluster that does not answer

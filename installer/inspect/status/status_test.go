@@ -86,7 +86,7 @@ func TestStatusReportsAPIHealth(t *testing.T) {
 	}
 }
 
-// TestWorkerReportsItselfHealthy gives a node what the API server's authorizer of nodes leaves it.
+// TestWorkerReportsItselfHealthy gives a node only the rights of the API server's node authorizer.
 func TestWorkerReportsItselfHealthy(t *testing.T) {
 	config := controlplane.ForTest(t)
 	own := withNodes(t, config)

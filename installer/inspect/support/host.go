@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/internal/head"
 	"github.com/sealift/sealift/internal/hostpath"
 )
 
@@ -142,7 +143,7 @@ func (c *collection) commands(ctx context.Context) {
 func (c *collection) run(ctx context.Context, program string, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
-	out := &bounded{limit: maxOutput}
+	out := &head.Buffer{Limit: maxOutput}
 	cmd := exec.CommandContext(ctx, program, args[1:]...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = []string{"PATH=" + hostpath.Extended(os.Getenv("PATH")), "HOME=/root", "LANG=C.UTF-8", "SYSTEMD_COLORS=0"}
@@ -151,24 +152,12 @@ func (c *collection) run(ctx context.Context, program string, args []string) ([]
 	cmd.WaitDelay = 5 * time.Second
 	c.Log.Debug("collect", "command", strings.Join(args, " "))
 	err := cmd.Run()
+	text := out.Bytes()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		fmt.Fprintf(&out.buffer, "\n(%s did not end in time)\n", args[0])
+		text = fmt.Appendf(text, "\n(%s did not end in time)\n", args[0])
 	case err != nil:
-		fmt.Fprintf(&out.buffer, "\n(%s: %v)\n", args[0], err)
+		text = fmt.Appendf(text, "\n(%s: %v)\n", args[0], err)
 	}
-	return out.buffer.Bytes(), err
-}
-
-// bounded keeps the first bytes that are written to it. It has only Write: with bytes.Buffer's ReadFrom, io.Copy would read past
-// the limit.
-type bounded struct {
-	buffer bytes.Buffer
-	limit  int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := max(b.limit-b.buffer.Len(), 0)
-	_, _ = b.buffer.Write(p[:min(len(p), room)])
-	return len(p), nil
+	return text, err
 }

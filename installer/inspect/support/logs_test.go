@@ -52,7 +52,7 @@ func TestLogsOutsideRootAreOmitted(t *testing.T) {
 	}
 }
 
-// TestSwappedLogsAreOmitted has a pod that makes a link of its log while logs are collected.
+// TestSwappedLogsAreOmitted uses a pod that makes a link of its log while logs are collected.
 func TestSwappedLogsAreOmitted(t *testing.T) {
 	outside, dir := filepath.Join(t.TempDir(), "key"), t.TempDir()
 	log, link, file := filepath.Join(dir, "0.log"), filepath.Join(dir, "link"), filepath.Join(dir, "file")

@@ -85,7 +85,7 @@ func Prepare(ctx context.Context, o Options) (_ *Adoption, err error) {
 // noNode refuses a host that is part of no cluster.
 func noNode() error {
 	return &preflight.RefusedError{Against: []preflight.Result{{Check: "kURL", Status: preflight.Fail, Final: true,
-		Message: "this host is no node of a cluster", Hint: "adopt takes over nodes that kURL made; 'sealift install' makes one"}}}
+		Message: "this host is not a node of a cluster", Hint: "adopt takes over nodes that kURL made; 'sealift install' makes one"}}}
 }
 
 // adopted reports whether the journal has the whole adoption, and refuses a node that Sealift itself installed.

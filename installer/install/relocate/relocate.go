@@ -46,7 +46,7 @@ type Options struct {
 	Output io.Writer
 }
 
-// AddOn is what was or would be done to one add-on.
+// AddOn is the planned or completed work on one add-on.
 type AddOn struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

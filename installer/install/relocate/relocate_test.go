@@ -179,7 +179,7 @@ func (s *site) image0(object map[string]any) string {
 	return text(containers[0].(map[string]any), "image")
 }
 
-// TestAddOnIsUpgradedPrunedAndRemoved has two versions of an add-on, and images in a real registry.
+// TestAddOnIsUpgradedPrunedAndRemoved uses two versions of an add-on, and images in a real registry.
 func TestAddOnIsUpgradedPrunedAndRemoved(t *testing.T) {
 	s := newSite(t)
 	host := realregistry.Start(t)
@@ -260,7 +260,7 @@ func TestAddOnIsUpgradedPrunedAndRemoved(t *testing.T) {
 	}
 }
 
-// TestAddOnsOfOthersAreRefused has an add-on of the installer, and objects that Helm, a GitOps tool and another set made.
+// TestAddOnsOfOthersAreRefused uses an add-on of the installer, and objects that Helm, a GitOps tool and another set made.
 func TestAddOnsOfOthersAreRefused(t *testing.T) {
 	s := newSite(t)
 	yaml := map[string]string{"namespace.yaml": namespaceOf("owned"), "app.yaml": deployment}
@@ -371,7 +371,7 @@ func TestUnfitAddOnsAreRefused(t *testing.T) {
 	}
 }
 
-// TestUntrustedBundleIsRefused has a package that nobody signed.
+// TestUntrustedBundleIsRefused uses a package that nobody signed.
 func TestUntrustedBundleIsRefused(t *testing.T) {
 	s := newSite(t)
 	_, public := fixture.SigningKey(t)

@@ -29,8 +29,8 @@ func prepared(t *testing.T, root string, o Options) *Reset {
 	return &Reset{options: o, record: record, Session: &node.Session{Scope: o.Scope, Log: node.NewLog(o.LogDir, lifecycle.Resetting, nil), Journal: journal}}
 }
 
-// TestResetThatFailedKeepsItsRecord has a read-only /etc, for example.
-func TestResetThatFailedKeepsItsRecord(t *testing.T) {
+// TestFailedResetKeepsItsRecord has a read-only /etc, for example.
+func TestFailedResetKeepsItsRecord(t *testing.T) {
 	needRoot(t)
 	for name, row := range map[string]struct {
 		left   []baseline.Left

@@ -381,7 +381,7 @@ func TestOnlyRootReadsJournal(t *testing.T) {
 	}
 }
 
-// TestPipeAsStateDoesNotBlock has a pipe in place of the journal, and of its lock.
+// TestPipeAsStateDoesNotBlock uses a pipe in place of the journal, and of its lock.
 func TestPipeAsStateDoesNotBlock(t *testing.T) {
 	for _, name := range []string{"journal.jsonl", "lock"} {
 		t.Run(name, func(t *testing.T) {

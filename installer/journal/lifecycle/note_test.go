@@ -10,7 +10,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 )
 
-// TestLongStepShowsWhatItWaitsFor has a step that is done at once, one that waits for two things, and one that says nothing.
+// TestLongStepShowsWhatItWaitsFor uses a step that is done at once, one that waits for two things, and one that says nothing.
 func TestLongStepShowsWhatItWaitsFor(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 // concurrent ones. For one of these it waits only if it names it in After, or if a step before it that is not concurrent does, whether
 // an earlier run has finished that one or not.
 //
-// At the first failure the steps that run beside it are told to end and are waited for, and nothing more begins. observe gets
+// At the first failure the steps that run beside it are canceled and waited for, and nothing more begins. observe gets
 // one event at a time. Run returns how many steps it began, and a *StepError for each that failed on its own.
 func Run(ctx context.Context, operation Operation, plan Plan, j *Journal, observe func(Event)) (ran int, err error) {
 	if err := plan.check(); err != nil {

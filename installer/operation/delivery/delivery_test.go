@@ -208,14 +208,14 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 	}
 }
 
-// TestOtherIndexIsRefused has the bundle of another index under the digest that a node was asked for.
+// TestOtherIndexIsRefused has the bundle of another index under the digest that a node was to load.
 func TestOtherIndexIsRefused(t *testing.T) {
 	t.Parallel()
 	shelf, name := t.TempDir(), fmt.Sprintf("%x", sha256.Sum256([]byte("another")))
 	if err := os.Symlink(unpacked(t, packed(t, nil)), filepath.Join(shelf, name)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := served(t, shelf).Shelved(t.Context(), name); err == nil || !strings.Contains(err.Error(), "gives out the bundle") {
+	if _, err := served(t, shelf).Shelved(t.Context(), name); err == nil || !strings.Contains(err.Error(), "serves the bundle") {
 		t.Error(err)
 	}
 }

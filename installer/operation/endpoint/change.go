@@ -62,7 +62,7 @@ var Kind = operation.Kind{
 	Restarts: func(stage string) bool { return path.Base(stage) == Switch },
 }
 
-// moveOf returns what a node is asked for. The last look brings late nodes to the stage of the others.
+// moveOf returns the request to a node. The last look brings late nodes to the stage of the others.
 func moveOf(r operation.Request) (m intent.Move, err error) {
 	if err := json.Unmarshal(r.Params, &m); err != nil {
 		return m, fmt.Errorf("the request to change the load balancer: %w", err)
@@ -74,7 +74,7 @@ func moveOf(r operation.Request) (m intent.Move, err error) {
 	return m, m.Check()
 }
 
-// params are what the cluster knows of a change.
+// params are stored in the cluster's record of a change.
 type params struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -291,7 +291,7 @@ func (c *Change) configure(ctx context.Context) error {
 	})
 }
 
-// alone takes the old load balancer out of kubeadm's configuration.
+// alone removes the old load balancer from kubeadm's configuration.
 func (c *Change) alone(ctx context.Context) error {
 	if cluster.HostOf(c.From()) == cluster.HostOf(c.To()) {
 		return nil

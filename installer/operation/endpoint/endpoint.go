@@ -26,7 +26,7 @@ var numeric = regexp.MustCompile(`(^|\.)[0-9]+$`)
 // port.
 func Parse(text string) (string, error) {
 	wrong := func(why string) (string, error) {
-		return "", fmt.Errorf("%q is no address of a load balancer: %s; give one such as 10.0.0.9:6443 or api.example.com", text, why)
+		return "", fmt.Errorf("%q is not an address of a load balancer: %s; give one such as 10.0.0.9:6443 or api.example.com", text, why)
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {

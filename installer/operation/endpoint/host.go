@@ -47,7 +47,7 @@ func (h host) endpoint() (string, error) {
 		}
 		return strings.TrimPrefix(config.Clusters[of.Cluster].Server, "https://"), nil
 	}
-	return "", fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletKubeconfig)
+	return "", fmt.Errorf("this host is not a node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletKubeconfig)
 }
 
 // server is where the API server of this host listens; "" on a worker.

@@ -59,7 +59,7 @@ func direct(ctx context.Context, site *operation.Site) (*rest.Config, error) {
 	return config, nil
 }
 
-// Run makes the change, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+// Run makes the change, while no upgrade and no renewal of certificates runs. It calls waiting with the host that runs one.
 func (c *Change) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
 	return c.site.Lead(ctx, c.run, waiting, observe)
 }

@@ -90,7 +90,7 @@ type Intent struct {
 	Role Role   `json:"role"`
 	// Number is higher than that of every earlier intent for this node: nanoseconds since 1970 on the clock of the asking node, or more.
 	Number int64 `json:"number"`
-	// Until is when the intent ends. A node that has not begun by then refuses it.
+	// Until is when the intent expires. A node that has not begun by then refuses it.
 	Until time.Time `json:"until"`
 	// Upgrade identifies the upgrade that this is part of.
 	Upgrade   string    `json:"upgrade"`
@@ -127,13 +127,13 @@ func (m *Move) Check() error {
 	}
 	for _, one := range []string{m.From, m.To} {
 		if host, _, err := net.SplitHostPort(one); err != nil || !endpoint.MatchString(host) {
-			return fmt.Errorf("annotation %s: %q is no address of a load balancer", Annotation, one)
+			return fmt.Errorf("annotation %s: %q is not an address of a load balancer", Annotation, one)
 		}
 	}
 	return nil
 }
 
-// endpoint is the host of one: a name or an address.
+// endpoint matches the host of a load balancer: a name or an address.
 var endpoint = regexp.MustCompile(`^[0-9a-zA-Z.:-]+$`)
 
 // maxSize bounds an annotation that is read.

@@ -56,7 +56,7 @@ var Kind = operation.Kind{
 	},
 }
 
-// params are what the cluster knows of a rotation.
+// params are stored in the cluster's record of a rotation.
 type params struct {
 	Key string `json:"key"` // name of the new one
 	// Enables says that API servers start again to encrypt: one at a time.
@@ -135,7 +135,7 @@ func (r *Rotation) begin(ctx context.Context, records operation.Records, own str
 	return err
 }
 
-// makeKey makes the key that follows those of the cluster. In FIPS mode it refuses that.
+// makeKey makes the next key of the cluster. In FIPS mode it refuses.
 func (r *Rotation) makeKey(c encryption.Config) error {
 	if err := fips.Secrets.Refuse(); err != nil {
 		return err

@@ -94,7 +94,7 @@ func (m *moments) Read(context.Context) (record.All, error) {
 	return maps.Clone(m.all), err
 }
 
-// testCluster is what a rotation works on.
+// testCluster is the cluster of a rotation.
 type testCluster interface {
 	Servers
 	operation.Nodes

@@ -20,7 +20,6 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/encryption"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/operation"
@@ -61,7 +60,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 // usePause is the time between two looks at the keys that an API server uses.
 const usePause = 2 * time.Second
 
-// Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+// Run rotates, while no upgrade and no renewal of certificates runs. It calls waiting with the host that runs one.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
 	return r.site.Lead(ctx, r.run, waiting, observe)
 }
@@ -106,7 +105,7 @@ func (c controlPlanes) Rewrite(ctx context.Context) error {
 	return rewrite(ctx, c.Admin.Client, c.Log)
 }
 
-// rewritePage is how many Secrets are asked for at once. Each has 1 MiB at most.
+// rewritePage is the number of Secrets in one request. Each has at most 1 MiB.
 const rewritePage = 50
 
 // rewrite writes each Secret unchanged. The API server writes it to etcd if it is not encrypted with the first key there. Each
@@ -159,5 +158,5 @@ func (c controlPlanes) Values(ctx context.Context, see func(key, value []byte) e
 
 // Remember implements Servers.
 func (c controlPlanes) Remember(ctx context.Context) error {
-	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return encryption.Remember(ctx, c.Admin.Client) })
+	return leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return cluster.Encryption().Remember(ctx, c.Admin.Client) })
 }

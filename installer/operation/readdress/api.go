@@ -35,7 +35,7 @@ func ReachAPI(ctx context.Context, o Options, address string) error {
 		return err
 	}
 	if len(known) == 0 {
-		return errors.New("this host has no balancer for the API: it is no node of a cluster, or its cluster has a load balancer")
+		return errors.New("this host has no balancer for the API: it is not a node of a cluster, or its cluster has a load balancer")
 	}
 	server := joined(to.String())
 	if err := askAs(ctx, server); err != nil {

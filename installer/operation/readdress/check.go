@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// facts are what a new address is checked against.
+// facts are the inputs of the checks of a new address.
 type facts struct {
 	own      map[netip.Addr]string // addresses of this host, with their interfaces
 	nodes    map[netip.Addr]string // addresses of the other nodes, with their names
@@ -23,7 +23,7 @@ type facts struct {
 func Parse(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return a, fmt.Errorf("%q is no IP address: name the new address of this host, such as 10.0.0.7", text)
+		return a, fmt.Errorf("%q is not an IP address: name the new address of this host, such as 10.0.0.7", text)
 	}
 	return a.Unmap(), nil
 }
@@ -34,7 +34,7 @@ func (f facts) check(from, to netip.Addr) (link string, err error) {
 	case to.IsLoopback():
 		return "", fmt.Errorf("%s is a loopback address, which other hosts cannot reach", to)
 	case to.IsUnspecified(), to.IsMulticast(), to.IsLinkLocalUnicast(), to.Zone() != "", to.Is4() && to == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return "", fmt.Errorf("%s is no address that a node can have: other hosts cannot reach it through a network", to)
+		return "", fmt.Errorf("%s is not an address that a node can have: other hosts cannot reach it through a network", to)
 	case to.Is4() != from.Is4() && f.second.IsValid():
 		return "", fmt.Errorf("%s is of the family of %s, the second address of this node; this command changes only the first one, %s", to, f.second, from)
 	case to.Is4() != from.Is4():

@@ -26,7 +26,7 @@ import (
 // comingName is the file that notes an address which the host is about to get.
 const comingName = "coming.json"
 
-// watchPause is the time between two checks for it.
+// watchPause is the time between two checks for the new address.
 const watchPause = 2 * time.Second
 
 // pendingAddress is an address that the host is about to get.

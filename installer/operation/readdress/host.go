@@ -44,7 +44,7 @@ func (h host) kept() []string {
 	return slices.Concat(h.patterns(), []string{kubeadm.PKI + "/*.crt", kubeadm.PKI + "/etcd/*.crt"}, pki.KubeletServing())
 }
 
-// state is what the files of a node say of it.
+// state is the state of a node according to its files.
 type state struct {
 	controlPlane bool
 	address      netip.Addr
@@ -96,11 +96,11 @@ func advertised(manifest []byte) (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// kubeletAddress reads the address that the kubelet is told.
+// kubeletAddress reads the kubelet's --node-ip.
 func (h host) kubeletAddress() (netip.Addr, error) {
 	flags, err := regularfile.ReadFile(h.Path(kubeadm.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
-		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletFlags)
+		return netip.Addr{}, fmt.Errorf("this host is not a node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletFlags)
 	}
 	if err != nil {
 		return netip.Addr{}, err
@@ -116,7 +116,7 @@ func (h host) kubeletAddress() (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// secondAddress reads the second address that the kubelet is told. It is not valid if there is none.
+// secondAddress reads the second address of the kubelet's --node-ip. It is not valid if there is none.
 func (h host) secondAddress() (netip.Addr, error) {
 	flags, err := regularfile.ReadFile(h.Path(kubeadm.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {

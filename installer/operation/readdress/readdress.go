@@ -308,7 +308,7 @@ type interrupted struct {
 	why    error
 }
 
-// generationTime is how the beginning of a change is written.
+// generationTime is the format of the time at which a change began.
 const generationTime = "20060102T150405.000Z"
 
 func newInputs(c Change, now time.Time) string {

@@ -285,9 +285,9 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"10.20.0.7": "", "::ffff:10.20.0.7": "",
-		"host-7": "no IP address", "10.20.0": "no IP address", "10.20.0.7/24": "no IP address", "": "no IP address",
-		"127.0.0.1": "loopback", "::1": "loopback", "0.0.0.0": "no address that a node can have", "224.0.0.1": "no address that a node", "255.255.255.255": "no address that a node",
-		"169.254.1.1": "no address that a node", "fd00::7": "different families",
+		"host-7": "not an IP address", "10.20.0": "not an IP address", "10.20.0.7/24": "not an IP address", "": "not an IP address",
+		"127.0.0.1": "loopback", "::1": "loopback", "0.0.0.0": "not an address that a node can have", "224.0.0.1": "not an address that a node", "255.255.255.255": "not an address that a node",
+		"169.254.1.1": "not an address that a node", "fd00::7": "different families",
 		"10.10.0.2": "address of node host-2", "10.32.0.9": "is in 10.32.0.0/20", "10.100.0.1": "is in 10.96.0.0/12",
 		"10.20.0.8": "no interface of this host has 10.20.0.8 (it has 10.10.0.1, 10.20.0.7, fd00::7)", "172.17.0.1": "docker0",
 	} {

@@ -21,7 +21,7 @@ type Record struct {
 	// Attempt counts the leaders: it shows an earlier one that it no longer leads.
 	Attempt int       `json:"attempt"`
 	Began   time.Time `json:"began"`
-	// Params are what the kind needs to resume.
+	// Params are the parameters with which the kind resumes.
 	Params json.RawMessage `json:"params,omitempty"`
 	// Stage is the one that nodes are brought to now. The stages before it are done. "" waits for a person to begin the next part.
 	Stage string `json:"stage,omitempty"`

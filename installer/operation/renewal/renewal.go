@@ -138,7 +138,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	})
 }
 
-// maxJump is how far the clock may be set between two passes without a doubt about it.
+// maxJump is the largest plausible jump of the clock between two passes.
 const maxJump = time.Hour
 
 // jumped returns how far the clock of the host was set since the last pass.

@@ -99,7 +99,7 @@ func (r *Revert) putBack(ctx context.Context, output io.Writer) error {
 	return r.options.Set.PutBackHost(ctx, r.store, output)
 }
 
-// PutBackState puts back what Sealift knows of this node. The journal is part of it, so nothing runs on this node any longer.
+// PutBackState restores Sealift's own state of this node. The journal is part of it, so nothing runs on this node any longer.
 func (r *Revert) PutBackState() error {
 	if err := r.Restore.Close(); err != nil {
 		return err

@@ -35,7 +35,7 @@ import (
 const pause = 5 * time.Second
 
 // ErrNoPart means that Options.Only names something other than the parts of a rotation.
-var ErrNoPart = errors.New("none of the parts that can be rotated")
+var ErrNoPart = errors.New("not one of the parts that can be rotated")
 
 // Prepare reads the CAs of this control plane, and plans a rotation. It changes nothing. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
@@ -70,7 +70,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	return r, nil
 }
 
-// Run does the part of the rotation, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+// Run does the part of the rotation, while no upgrade and no renewal of certificates runs. It calls waiting with the host that runs one.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
 	return r.ended(r.site.Lead(ctx, r.run, waiting, observe))
 }
@@ -180,7 +180,7 @@ func bring(ctx context.Context, h operation.Host, r operation.Request) error {
 	return nil
 }
 
-// stateOf is the rotation in the stage that a host is asked for: that of this host in the command that leads, and in an agent what the
+// stateOf returns the rotation in the requested stage: that of this host in the command that leads, and in an agent what the
 // control plane that asks gives to it.
 func stateOf(ctx context.Context, h operation.Host, r operation.Request) (state authority.State, err error) {
 	if h.Server == nil {
@@ -197,7 +197,7 @@ func stateOf(ctx context.Context, h operation.Host, r operation.Request) (state 
 	return asked(of.Rotation, r)
 }
 
-// asked reads what a control plane gives. It must be in the stage that the host was asked for.
+// asked reads the rotation that a control plane serves. It must be in the requested stage.
 func asked(text string, r operation.Request) (state authority.State, err error) {
 	if text == "" {
 		return state, errors.New("the control plane that asks knows of no rotation of CAs for this node")

@@ -63,7 +63,7 @@ var Kind = operation.Kind{
 	Restarts: func(string) bool { return true },
 }
 
-// params are what the cluster knows of a rotation. The keys are in files.
+// params are stored in the cluster's record of a rotation. The keys are in files.
 type params struct {
 	Parts  []string   `json:"parts"`
 	Signed *time.Time `json:"signed,omitempty"`
@@ -178,10 +178,10 @@ func (r *Rotation) resume(ctx context.Context, state authority.State, known *rec
 	case !r.Signed():
 		return nil
 	}
-	return r.lookAtHolders(ctx)
+	return r.findHolders(ctx)
 }
 
-func (r *Rotation) lookAtHolders(ctx context.Context) error {
+func (r *Rotation) findHolders(ctx context.Context) error {
 	client, err := r.client()
 	if err != nil {
 		return err
@@ -265,7 +265,7 @@ func (r *Rotation) signed(ctx context.Context) error {
 	if err := r.run.Save(ctx, params{r.Parts(), r.state.Signed}); err != nil {
 		return err
 	}
-	return r.lookAtHolders(ctx)
+	return r.findHolders(ctx)
 }
 
 func (r *Rotation) forget(ctx context.Context) error {
@@ -276,7 +276,7 @@ func (r *Rotation) forget(ctx context.Context) error {
 	return r.publish(ctx)
 }
 
-// lead runs the part. At the end nothing on this host tells of the rotation.
+// lead runs the part. At the end it removes the rotation from this host.
 func (r *Rotation) lead(ctx context.Context, observe func(lifecycle.Event)) error {
 	return r.ended(r.run.Lead(ctx, lifecycle.RotatingCAs, r.Journal, observe))
 }

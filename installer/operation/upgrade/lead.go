@@ -64,7 +64,7 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 	}, func(lifecycle.Event) {})
 }
 
-// plan plans an upgrade. It is chosen when it begins.
+// plan plans an upgrade. A recorded upgrade may replace it when the run begins.
 func (r *run) plan(records operation.Records, planned State) {
 	r.led = &operation.Run{Own: r.own, Records: records, Nodes: r, Stays: true, OnPause: r.paused, Record: record.Record{Kind: Kind.Name},
 		Choose: func(known *record.Record) error { return r.choose(planned, known) },
@@ -120,7 +120,7 @@ func (r *run) takesPart(n cluster.Node) bool {
 	return slices.ContainsFunc(r.nodes, func(one cluster.Node) bool { return one.Name == n.Name })
 }
 
-// paused tells of a person who paused the upgrade, or resumed it.
+// paused reports that a person paused the upgrade, or resumed it.
 func (r *run) paused(paused bool) {
 	r.Say(map[bool]string{true: "paused: no further node begins until 'sealift upgrade resume'", false: "resumed"}[paused])
 }

@@ -242,8 +242,8 @@ func TestKilledUpgradeGoesOn(t *testing.T) {
 	}
 }
 
-// TestUpgradeOfEarlierSealiftGoesOn has the ConfigMap of the sealift from before upgrades had records, in each phase.
-func TestUpgradeOfEarlierSealiftGoesOn(t *testing.T) {
+// TestUpgradeOfEarlierSealiftResumes has the ConfigMap of the sealift from before upgrades had records, in each phase.
+func TestUpgradeOfEarlierSealiftResumes(t *testing.T) {
 	nodes := func(stages ...Stage) map[string]*Node {
 		all := map[string]*Node{}
 		for n, name := range []string{"a", "b", "c", "w1", "w2", "w3"} {

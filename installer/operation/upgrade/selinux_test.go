@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// TestVolumesMountedWithLabelsAreNamed has a driver that allows such mounts and one that does not, and a node that enforces SELinux.
+// TestVolumesMountedWithLabelsAreNamed uses a driver that allows such mounts and one that does not, and a node that enforces SELinux.
 func TestVolumesMountedWithLabelsAreNamed(t *testing.T) {
 	c, client := opened(t)
 	check := func(enforcing bool) []preflight.Result {

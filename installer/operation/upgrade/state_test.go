@@ -33,7 +33,7 @@ func TestUpgradeBeginsResumesOrIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnstartedUpgradeIsAbandoned has a bundle that was corrected after the preparation of nodes had failed.
+// TestUnstartedUpgradeIsAbandoned uses a bundle that was corrected after the preparation of nodes had failed.
 func TestUnstartedUpgradeIsAbandoned(t *testing.T) {
 	t.Parallel()
 	nodes := []cluster.Node{{Name: "host-1", Version: "v1.35.4"}}

@@ -172,7 +172,7 @@ func (u *Undo) plan(records operation.Records, nodes operation.Nodes, arm func(c
 		}}
 }
 
-// goingBack are the nodes that an undo asks.
+// goingBack asks nodes to undo.
 type goingBack struct {
 	operation.Nodes
 	u   *Undo

@@ -37,7 +37,6 @@ type Undo struct {
 	Away  string
 
 	own     string   // this node
-	root    string   // install root
 	cluster *Cluster // nil while the API is unreachable
 	revert  *revert.Revert
 	order   *undo.JointUndo // nil if this is the only control plane
@@ -45,7 +44,7 @@ type Undo struct {
 
 // PrepareUndo plans an undo, and changes nothing.
 func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *Undo, err error) {
-	u := &Undo{own: name, root: root}
+	u := &Undo{own: name}
 	if u.Set, err = (undo.Store{Root: root}).Newest(); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ const objectPrefix = "/registry/"
 // readData reads a database of etcd that no etcd has open: a snapshot, or the file of a stopped member. A damaged one is an error.
 func readData(path string) (data, error) { return data{}.read(path) }
 
-// read is readData. It also notes the digests of values, if there is a map for them.
+// read is readData. It also records the digests of values, if d.digests is not nil.
 func (d data) read(path string) (_ data, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // the database is mapped into memory, and may be too short
 	defer func() {

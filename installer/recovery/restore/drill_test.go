@@ -141,7 +141,7 @@ func program(t *testing.T, h drillHost) func(_ context.Context, image, path, to 
 	}
 }
 
-// TestDrillRestoresEveryObject has a snapshot with encrypted Secrets, and leaves nothing.
+// TestDrillRestoresEveryObject uses a snapshot with encrypted Secrets, and leaves nothing.
 func TestDrillRestoresEveryObject(t *testing.T) {
 	t.Parallel()
 	const count = 50

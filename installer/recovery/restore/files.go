@@ -22,7 +22,7 @@ import (
 // host is a node of a cluster, by its files.
 type host struct{ files.Host }
 
-// notRestored is not restored: administrators are told to remove it, and kubeadm can create it.
+// notRestored is not restored: administrators are advised to remove it, and kubeadm can create it.
 const notRestored = "etc/kubernetes/super-admin.conf"
 
 // clusterOf returns the hash of the CA that this host knows, and its file. A host that knows none returns "".

@@ -178,7 +178,7 @@ func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Wr
 	return volume.Renamed(ctx, admin.Client, volumes, n.was.Name, name, n.host.Path(node.VolumesDir(n.root)), output)
 }
 
-// namesOf are the names of members but for one.
+// namesOf returns the names of all members except one.
 func namesOf(members []peer, but string) (names []string) {
 	for _, m := range members {
 		if m.Name != "" && m.Name != but {

@@ -53,7 +53,7 @@ func TestNewHostGetsSnapshotKeysAndNetworks(t *testing.T) {
 	}
 }
 
-// TestWorkersAreKeptIfTheyReachNewHost has two control planes in the snapshot; the second one saved it.
+// TestWorkersAreKeptIfTheyReachNewHost uses two control planes in the snapshot; the second one saved it.
 func TestWorkersAreKeptIfTheyReachNewHost(t *testing.T) {
 	t.Parallel()
 	n := &NewHost{was: member{Name: "host-2", Peers: peerURL("10.0.0.2")}, others: []peer{{"host-1", []string{peerURL("10.0.0.1")}}, {"host-2", []string{peerURL("10.0.0.2")}}}}

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/host/files"
 )
 
-// TestRestoreWritesNoOtherFiles has a host whose API server reads keys for Secrets from a custom file, and one without a manifest.
+// TestRestoreWritesNoOtherFiles uses a host whose API server reads keys for Secrets from a custom file, and one without a manifest.
 func TestRestoreWritesNoOtherFiles(t *testing.T) {
 	t.Parallel()
 	const keys = "/srv/keys/secrets.yaml"

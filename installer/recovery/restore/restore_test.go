@@ -307,7 +307,7 @@ func TestNodesAreReadFromData(t *testing.T) {
 	}
 }
 
-// TestLiveMemberIsFoundWithoutLocalData has a snapshot from before that member joined.
+// TestLiveMemberIsFoundWithoutLocalData uses a snapshot from before that member joined.
 func TestLiveMemberIsFoundWithoutLocalData(t *testing.T) {
 	const living = "127.0.0.94"
 	l, err := net.Listen("tcp", living+":2380")

@@ -301,7 +301,7 @@ func eachObject(ctx context.Context, all metadata.ResourceInterface, revisions m
 			return err
 		}
 		for _, one := range page.Items {
-			if one.ResourceVersion == "" { // made up when it is asked for
+			if one.ResourceVersion == "" { // created by the API server on request
 				continue
 			}
 			revision, err := strconv.ParseInt(one.ResourceVersion, 10, 64)

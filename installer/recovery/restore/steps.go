@@ -167,7 +167,7 @@ func StopControlPlane(ctx context.Context, output io.Writer) error {
 func (r *Restore) writeFiles(context.Context) error { return r.host.write(r.from, r.missing) }
 
 // enable gives the API server the keys, which are on the host by now.
-func (r *Restore) enable(context.Context) error { return encryption.Enable(r.host.Rootfs) }
+func (r *Restore) enable(context.Context) error { return encryption.Host{Host: r.host.Host}.Enable() }
 
 // exchange stops again: the host may have been restarted since.
 func (r *Restore) exchange(ctx context.Context) error {

@@ -33,7 +33,7 @@ func TestOnlyAddedImagesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestOtherNamesOfAnImageStay has an image that several applications have.
+// TestOtherNamesOfAnImageStay uses an image that several applications have.
 func TestOtherNamesOfAnImageStay(t *testing.T) {
 	all := []string{"reg/a:1", "reg/a:2", "reg/b:1", "reg/a@sha256:0", "reg/b@sha256:0", "sha256:1"}
 	for name, row := range map[string]struct{ of, want []string }{

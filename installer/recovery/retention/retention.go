@@ -138,7 +138,7 @@ func added(images []Image, name string) (Image, error) {
 	return found, nil
 }
 
-// ownNames are those of the names of an image that end with one of them: that name; the repository with the digest, if it has no other tag; and
+// ownNames returns the names of an image that end together with one of them: that name; the repository with the digest, if it has no other tag; and
 // the rest, if no repository remains. With a digest, all tags of the repository end. Other applications may have the image by other names.
 func ownNames(all []string, name string) []string {
 	repository := ocilayout.Repository(name)

@@ -45,7 +45,7 @@ func TestImagesStayWhileSomethingNeedsThem(t *testing.T) {
 	}
 }
 
-// TestEarlierImagesGoWhenAnUpgradeBegins has a node that goes from one bundle to a second and a third. The images of the first stay
+// TestEarlierImagesGoWhenAnUpgradeBegins uses a node that goes from one bundle to a second and a third. The images of the first stay
 // until the third comes: then nothing goes back to them.
 func TestEarlierImagesGoWhenAnUpgradeBegins(t *testing.T) {
 	n := Node{Root: t.TempDir(), Socket: containerd.ForTest(t)}

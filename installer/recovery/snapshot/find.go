@@ -36,7 +36,7 @@ type Found struct {
 	Index
 }
 
-// Loaded is a snapshot that was verified, with its name. Close it.
+// Loaded is a verified snapshot with its name. Close it.
 type Loaded struct {
 	File string `json:"file"`
 	*Content
@@ -187,7 +187,7 @@ func (f *Finder) read(ctx context.Context, name string, read readFunc) (Found, e
 func (f *Finder) open(ctx context.Context, name string) (content io.ReadCloser, err error) {
 	if _, missing := os.Stat(name); missing == nil || strings.ContainsRune(name, filepath.Separator) {
 		if content, err = regularfile.Open(name); errors.Is(err, regularfile.ErrNot) {
-			err = fmt.Errorf("%s is no snapshot: %w", name, err)
+			err = fmt.Errorf("%s is not a snapshot: %w", name, err)
 		}
 		return content, err
 	}
@@ -200,10 +200,10 @@ func (f *Finder) decrypt(from io.Reader, name string, read readFunc) (Index, err
 	buffered := bufio.NewReaderSize(from, 1<<16)
 	head, err := buffered.Peek(HeadSize)
 	if err != nil {
-		return Index{}, fmt.Errorf("%s is no snapshot: %w", name, err)
+		return Index{}, fmt.Errorf("%s is not a snapshot: %w", name, err)
 	}
 	if !IsEncrypted(head) {
-		return Index{}, fmt.Errorf("%s is no snapshot: 'sealift snapshot save' makes files that are encrypted by age", name)
+		return Index{}, fmt.Errorf("%s is not a snapshot: 'sealift snapshot save' makes files that are encrypted by age", name)
 	}
 	r := Reader{Trust: f.Trust}
 	if r.Keys, err = f.Keys(head); err != nil {

@@ -53,7 +53,7 @@ func TestHostWithoutClusterAsksWhoSigned(t *testing.T) {
 				}
 			}
 			loaded, err := f.Load(t.Context(), "")
-			if (err == nil) != (row.err == "") || err != nil && !strings.HasPrefix(err.Error(), row.err) || asked != row.asked || len(notes) == 0 || !strings.HasPrefix(notes[0], "passed over "+newer+" is no snapshot") {
+			if (err == nil) != (row.err == "") || err != nil && !strings.HasPrefix(err.Error(), row.err) || asked != row.asked || len(notes) == 0 || !strings.HasPrefix(notes[0], "passed over "+newer+" is not a snapshot") {
 				t.Fatalf("%v, asked %d times, %q", err, asked, notes)
 			}
 			if err != nil {
@@ -68,7 +68,7 @@ func TestHostWithoutClusterAsksWhoSigned(t *testing.T) {
 			if err := loaded.Close(); err != nil {
 				t.Error(err)
 			}
-			if list, err := f.List(t.Context()); err != nil || len(list) != 2 || list[0].Signed != index.Cluster || !strings.Contains(list[1].Why, "is no snapshot") {
+			if list, err := f.List(t.Context()); err != nil || len(list) != 2 || list[0].Signed != index.Cluster || !strings.Contains(list[1].Why, "is not a snapshot") {
 				t.Errorf("listed %+v, %v", list, err)
 			}
 		})

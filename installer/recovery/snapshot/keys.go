@@ -62,7 +62,7 @@ func PassphraseFile(file string) ([]byte, error) {
 // errNoPassphrase refuses what would protect nothing.
 var errNoPassphrase = errors.New("the passphrase is empty")
 
-// Lock makes a recipient of a passphrase. In FIPS mode it refuses that.
+// Lock makes a recipient from a passphrase. In FIPS mode it refuses.
 func Lock(passphrase []byte) ([]age.Recipient, error) {
 	if err := fips.Snapshots.Refuse(); err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func TestStoreKeepsNewestOfEachControlPlane(t *testing.T) {
 			_, err = values.Get(t.Context(), storeFolder+"/"+notes)
 		}
 		if err != nil {
-			t.Errorf("what is no snapshot: %v", err)
+			t.Errorf("what is not a snapshot: %v", err)
 		}
 		reader := s.reader(t, keys)
 		newest, refused, err := place.Newest(t.Context(), func(from io.Reader, k Kept) error {

@@ -69,7 +69,7 @@ func TestForgedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// TestContentIsSignedToItsEnd has an attacker who can decrypt snapshots replace the content after the signed index.
+// TestContentIsSignedToItsEnd uses an attacker who can decrypt snapshots replace the content after the signed index.
 func TestContentIsSignedToItsEnd(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)
@@ -145,7 +145,7 @@ func TestSnapshotMustMatchItsName(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsTrustedByHashOfItsCA has a cluster that rotates its CA.
+// TestSnapshotIsTrustedByHashOfItsCA uses a cluster that rotates its CA.
 func TestSnapshotIsTrustedByHashOfItsCA(t *testing.T) {
 	old, renewed := fixture.CA(t), fixture.CA(t)
 	to, keys := pair(t)
@@ -201,7 +201,7 @@ func TestUnsignedSnapshotsNeedPermission(t *testing.T) {
 	}
 }
 
-// TestNewestVerifiedSnapshotIsChosen has a store with other writers.
+// TestNewestVerifiedSnapshotIsChosen uses a store with other writers.
 func TestNewestVerifiedSnapshotIsChosen(t *testing.T) {
 	ca := fixture.CA(t)
 	to, keys := pair(t)

@@ -23,7 +23,7 @@ import (
 // Format is the version of the layout that this package writes. It also reads earlier formats.
 const Format = 3
 
-// The formats before. They have no signatures.
+// Earlier formats, without signatures.
 const (
 	firstFormat  = 1
 	volumeFormat = 2 // volumes follow the database
@@ -55,7 +55,7 @@ type Index struct {
 	Files      []File    `json:"files"`
 	LeftOut    []string  `json:"leftOut,omitempty"` // names of files that are too large, and of entries that are not regular files
 	Volumes    []Volume  `json:"volumes,omitempty"`
-	// VolumesLeftOut is nil if no volumes were asked for.
+	// VolumesLeftOut is nil if no volumes were requested.
 	VolumesLeftOut []volume.LeftOut `json:"volumesLeftOut,omitempty"`
 
 	summary string // of the index and its signature, if it was read

@@ -333,7 +333,7 @@ func TestFailedSaveLeavesNoFile(t *testing.T) {
 	}
 }
 
-// TestSaveThrottlesDiskUse has a small disk, with etcd's data and without.
+// TestSaveThrottlesDiskUse uses a small disk, with etcd's data and without.
 func TestSaveThrottlesDiskUse(t *testing.T) {
 	s := controlPlane(t)
 	to, _ := pair(t)

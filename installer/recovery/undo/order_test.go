@@ -24,7 +24,7 @@ func order() undo.JointUndo {
 	}
 }
 
-func TestOrderIsEqualInEveryStage(t *testing.T) {
+func TestOrderIsTheSameInEveryStage(t *testing.T) {
 	t.Parallel()
 	o := order()
 	for _, stage := range []undo.Stage{undo.Prepared, undo.Committed, undo.Restored} {

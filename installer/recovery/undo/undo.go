@@ -273,7 +273,7 @@ func (s Store) Newest() (Set, error) {
 	return sets[0], nil
 }
 
-// Of is the set of an upgrade. It is ErrNone where there is none.
+// Of returns the set of an upgrade, or ErrNone.
 func (s Store) Of(upgrade string) (Set, error) {
 	sets, err := s.Sets()
 	at := slices.IndexFunc(sets, func(o Set) bool { return o.Upgrade == upgrade })

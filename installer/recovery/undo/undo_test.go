@@ -237,7 +237,7 @@ func TestRestoreFollowsNoUserLink(t *testing.T) {
 	}
 }
 
-// TestPackagedKubernetesIsRestored has a host whose kubelet came with a package, over which the upgrade installs another.
+// TestPackagedKubernetesIsRestored uses a host whose kubelet came with a package, over which the upgrade installs another.
 func TestPackagedKubernetesIsRestored(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -320,7 +320,7 @@ func TestSymlinksAreKept(t *testing.T) {
 	}
 }
 
-// TestLinksOmittedByOlderSealiftAreKept has a set without links, and a host with a linked kubelet.
+// TestLinksOmittedByOlderSealiftAreKept uses a set without links, and a host with a linked kubelet.
 func TestLinksOmittedByOlderSealiftAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestUndeletedVolumeIsReported has an API that deletes nothing.
+// TestUndeletedVolumeIsReported uses an API that deletes nothing.
 func TestUndeletedVolumeIsReported(t *testing.T) {
 	memory := filepath.Join(t.TempDir(), "volumes")
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeSpec{NodeAffinity: on("old")}}

@@ -148,7 +148,7 @@ func reason(pv corev1.PersistentVolume, node corev1.Node, v Volume, rootfs strin
 	}
 	switch {
 	case v.Path == "":
-		return "it is no folder on a node", nil
+		return "it is not a folder on a node", nil
 	case pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock:
 		return "it is a block device", nil
 	}
@@ -162,7 +162,7 @@ func reason(pv corev1.PersistentVolume, node corev1.Node, v Volume, rootfs strin
 	case err != nil:
 		return "", fmt.Errorf("volume %s: %w", v.Name, err)
 	case !info.IsDir():
-		return v.Path + " is no folder", nil
+		return v.Path + " is not a folder", nil
 	}
 	return "", nil
 }

@@ -111,7 +111,7 @@ func TestLocalVolumesOfNodeAreFound(t *testing.T) {
 		"gone: this host has no folder /opt/gone",
 		"path  /opt/path",
 		"raw: it is a block device",
-		"remote: it is no folder on a node",
+		"remote: it is not a folder on a node",
 		`root: "/" is not the path of a folder`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
-// TestIndexedJobCompletes has a node with room for two pods, and a Job of five indexes. The test plays the kubelet.
+// TestIndexedJobCompletes uses a node with room for two pods, and a Job of five indexes. The test plays the kubelet.
 func TestIndexedJobCompletes(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "a kube-apiserver")

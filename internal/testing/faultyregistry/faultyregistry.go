@@ -65,7 +65,7 @@ func (r *Registry) Requests() []string {
 	return slices.Clone(r.requests)
 }
 
-// Count returns how many of them have a method, "" for any, and a path that contains part.
+// Count counts the requests with a method, "" for any, and with part in the path.
 func (r *Registry) Count(method, part string) (n int) {
 	for _, line := range r.Requests() {
 		if strings.HasPrefix(line, method) && strings.Contains(line, part) {

@@ -49,7 +49,7 @@ type Client struct {
 
 type counts struct{ sent, failed atomic.Int64 }
 
-// Flood is the task of a process of attackers.
+// Flood is the task of one attacking process.
 type Flood struct {
 	Clients []Client
 	Time    time.Duration
@@ -100,7 +100,7 @@ func floodTime() (d time.Duration, strict bool, err error) {
 	return d, true, err
 }
 
-// start runs Main in another process: a program that calls it under that name. It has the lowest priority, since attackers of a real
+// start runs Main in another process: this program under another name. It has the lowest priority, since attackers of a real
 // server have their own processors. Call wait for the report.
 func (f Flood) start(ctx context.Context, program string) (wait func() (Report, error), err error) {
 	text, err := json.Marshal(f)

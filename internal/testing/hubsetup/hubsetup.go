@@ -2,7 +2,6 @@
 package hubsetup
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -50,7 +49,7 @@ func Rights(t testing.TB, admin *rest.Config, h registration.Hub) *rest.Config {
 	}
 	cfg := rest.CopyConfig(admin)
 	cfg.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + h.Namespace + ":" + cmp.Or(h.Account, registration.HubAccount), Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		UserName: "system:serviceaccount:" + h.Namespace + ":" + registration.HubAccount, Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	for _, o := range h.Objects() {
 		switch role := o.(type) {

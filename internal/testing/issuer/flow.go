@@ -17,7 +17,7 @@ import (
 type Flow struct {
 	// Client is the one client of the issuer: its ID, its secret, and its redirect URI. Without a secret, it is a public client.
 	Client struct{ ID, Secret, RedirectURI string }
-	// Person has the claims of whoever logs in next.
+	// Person has the claims of the next person to log in.
 	Person map[string]any
 	// Forge, if it is not nil, returns the ID token for the claims that an honest issuer would sign.
 	Forge func(claims map[string]any) string

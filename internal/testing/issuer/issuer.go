@@ -1,7 +1,7 @@
 // Package issuer runs an OpenID Connect issuer on loopback, for tests of logins: discovery, its public keys, signed ID tokens, and the
 // authorization code flow with PKCE.
 //
-// It signs whatever a test asks for, and logs in whoever the test names, without a login page. Package op beside it is an issuer that others wrote.
+// It signs any claims and logs in anybody that a test names, without a login page. Package op beside it is a real issuer.
 package issuer
 
 import (

@@ -27,7 +27,7 @@ import (
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
-// hidden are the images that only the values of a chart name.
+// hidden returns the images that only the values of a chart name.
 func hidden(r helm.Rendered) (images []object.Image) {
 	uses := chart.ImagesOf(r)
 	for _, use := range chart.NotCarried(uses.Hidden, chart.References(slices.Concat(uses.Pulled, uses.Named))) {

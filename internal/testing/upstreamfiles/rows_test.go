@@ -27,7 +27,7 @@ type row struct {
 	unserved string
 	// images are the numbers of references by rule, in the form that count prints.
 	images string
-	// unlike are texts that look like images to a reader, too, and are none.
+	// unlike are texts that look like images, but are not.
 	unlike []string
 }
 

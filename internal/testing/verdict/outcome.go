@@ -17,7 +17,7 @@ type event struct{ Action, Package, ImportPath, Test, Output string }
 // failure is a failed test of a package, not one of its subtests.
 type failure struct{ pkg, name string }
 
-// outcome is what the tests of one run came to.
+// outcome is the result of one run.
 type outcome struct {
 	reasons  map[string]int      // number of skipped tests by reason
 	failures []failure           // in the order in which they ended

@@ -51,7 +51,7 @@ func TestStanzaSourcesAreParsed(t *testing.T) {
 			[]debian.Source{{URI: "http://a.example", Suites: []string{"sid"}, Components: []string{}}, {URI: "http://b.example", Suites: []string{"sid"}, Components: []string{}}}},
 		{"values go on in indented lines", "Types: deb\nURIs: http://a.example\nSuites: sid\nComponents:\n main\n contrib\n",
 			[]debian.Source{{URI: "http://a.example", Suites: []string{"sid"}, Components: []string{"main", "contrib"}}}},
-		{"a key written into the file is no path", "Types: deb\nURIs: http://a.example\nSuites: sid\nComponents: main\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQ\n",
+		{"a key written into the file is not a path", "Types: deb\nURIs: http://a.example\nSuites: sid\nComponents: main\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQ\n",
 			[]debian.Source{{URI: "http://a.example", Suites: []string{"sid"}, Components: []string{"main"}}}},
 		{"disabled and source-code stanzas are left out", "Types: deb\nEnabled: no\nURIs: http://a.example\nSuites: sid\n\nTypes: deb-src\nURIs: http://a.example\nSuites: sid\n", nil},
 	}

@@ -32,7 +32,7 @@ func (h *Host) OS() string { return h.state.OS }
 // Address is the host's only address, or that with IPv4 of a host that has both. Only other hosts of the rack can reach it.
 func (h *Host) Address() netip.Addr { return h.state.Address }
 
-// network is the network that the host lives in.
+// network is the network of the host.
 func (h *Host) network() netip.Prefix { return networkOf(h.state.Address.Is6()) }
 
 // Created is when it was booted.

@@ -115,7 +115,7 @@ func TestMachineHasNoWayOut(t *testing.T) {
 	}
 }
 
-func TestClockGoesOnWhileTheMachineIsOff(t *testing.T) {
+func TestClockRunsWhileMachineIsOff(t *testing.T) {
 	clock := time.Now().AddDate(5, 0, 0)
 	h := machineIn(t, MachineSpec{Clock: clock})
 	base := func(now time.Time) string {
@@ -131,7 +131,7 @@ func TestClockGoesOnWhileTheMachineIsOff(t *testing.T) {
 	t.Errorf("an hour after %s the clock is at %s", clock.UTC(), base(later))
 }
 
-// TestProbeEndsWhereKVMHangs has a QEMU that does what each row says.
+// TestProbeEndsWhereKVMHangs uses a QEMU that does what each row says.
 func TestProbeEndsWhereKVMHangs(t *testing.T) {
 	for _, tt := range []struct{ behaviour, script, want string }{
 		{"a kernel that boots", "echo 'Kernel panic - not syncing: Attempted to kill init!'", ""},

@@ -136,7 +136,7 @@ func TestDependenciesAreBuiltFirst(t *testing.T) {
 	}
 }
 
-// TestOnlyRootCauseIsReported has three components that wait for one that fails: they end at the same moment.
+// TestOnlyRootCauseIsReported uses three components that wait for one that fails: they end at the same moment.
 func TestOnlyRootCauseIsReported(t *testing.T) {
 	recipes := map[string]Recipe{"bad-1": made{Do: func(context.Context) error { return errors.New("undefined: x") }}}
 	for _, id := range []string{"a-1", "b-1", "c-1"} {

@@ -120,7 +120,7 @@ func once(list []Component) []Component {
 	})
 }
 
-// hostPackages are what a host has: those of a minimal server and no more, so that what an add-on needs beyond that has to come out of its
+// hostPackages are the packages of a host: those of a minimal server, so that anything else that an add-on needs has to come from its
 // package.
 func hostPackages() []string { return []string{"systemd", "systemd-sysv", "dbus", "iproute2"} }
 

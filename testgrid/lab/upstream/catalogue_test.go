@@ -94,7 +94,7 @@ func TestHostTreesExist(t *testing.T) {
 	w := workshop(t)
 	for _, id := range []string{HostDebian12, HostDebian13} {
 		if _, ok := w.components[id].Recipe.(SystemTree); !ok {
-			t.Errorf("%s is no system", id)
+			t.Errorf("%s is not a system", id)
 		}
 	}
 }

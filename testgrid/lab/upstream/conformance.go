@@ -5,7 +5,7 @@ import "github.com/sealift/sealift/internal/releases"
 // conformanceVersion is the release whose conformance tests the lab can make.
 func conformanceVersion() string { return "v" + releases.Current("kubernetes").Version }
 
-// ConformanceTests is the component with Kubernetes' own tests, the file e2e.test. They are made only where they are asked for:
+// ConformanceTests is the component with Kubernetes' own tests, the file e2e.test. They are made only on request:
 // compiling them takes minutes.
 func ConformanceTests() string { return "kubernetes-test-" + conformanceVersion() }
 

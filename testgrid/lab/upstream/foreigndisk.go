@@ -19,7 +19,7 @@ func foreignPackages(arch string) []string {
 	return []string{"linux-image-cloud-" + arch, "busybox-static", "zstd", "udev", "kmod", "openssh-server"}
 }
 
-// diskModules are what Debian's kernel for clouds needs to find a virtio disk, in the order in which they are loaded. ext4 is built in.
+// diskModules are the modules with which Debian's cloud kernel finds a virtio disk, in the order in which they are loaded. ext4 is built in.
 func diskModules() []string {
 	return []string{"virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"}
 }

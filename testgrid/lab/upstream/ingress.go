@@ -87,7 +87,7 @@ func traefik(r releases.Release) []Component {
 var refusedByProxy = []string{"github.com/nrdcg/oci-go-sdk/common/v1065", "github.com/nrdcg/oci-go-sdk/dns/v1065", "github.com/sacloud/sacloud-sdk-go",
 	"github.com/ucloud/ucloud-sdk-go", "github.com/yandex-cloud/go-sdk/services/dns"}
 
-// emptyModules stand in for modules of which nothing is compiled.
+// emptyModules replace modules whose packages are not compiled.
 func emptyModules(why string, paths ...string) (list []Patch) {
 	for _, path := range paths {
 		list = append(list, Patch{Module: path, Files: map[string]string{"go.mod": "module " + path + "\n\ngo 1.26\n"}, Why: why})

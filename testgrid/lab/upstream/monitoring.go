@@ -16,7 +16,7 @@ const (
 )
 
 // MonitoringProgram is a program that reads a node's metrics or fires its alerts: prometheus, promtool, alertmanager, amtool or
-// node_exporter. These are made only where they are asked for: compiling Prometheus takes minutes.
+// node_exporter. These are made only on request: compiling Prometheus takes minutes.
 func MonitoringProgram(name string) FileOf {
 	r := releases.Newest("prometheus")
 	switch name {

@@ -12,7 +12,7 @@ import (
 // Patch replaces a module that the Go proxy refuses, or that imports modules that it refuses, by a changed copy.
 type Patch struct {
 	Module string
-	// Version is the one that is copied. If empty, the module is made of Files alone.
+	// Version is the version to copy. If empty, the module consists of Files alone.
 	Version string            `json:",omitempty"`
 	Without []string          `json:",omitempty"` // folders that are not copied
 	Files   map[string]string // texts by their paths in the module; they replace copied files

@@ -97,7 +97,7 @@ func (p *progress) soFar() string {
 	return fmt.Sprintf(" (%s so far%s)", p.since(p.start), aboutMinutes(", %s left", p.remaining()))
 }
 
-// remaining estimates the time that is left. What is made tells how fast this machine is.
+// remaining estimates the remaining time from the costs of the finished components.
 func (p *progress) remaining() time.Duration {
 	var made, left time.Duration
 	for _, cost := range p.costs {

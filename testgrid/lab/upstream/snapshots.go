@@ -1,6 +1,6 @@
 package upstream
 
-// What takes snapshots of volumes.
+// Components that take snapshots of volumes.
 
 const (
 	snapshotterModule = "github.com/kubernetes-csi/external-snapshotter/v8"

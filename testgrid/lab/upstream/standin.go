@@ -65,7 +65,7 @@ const openebsCommand = `exec provisioner-localpv start --config /etc/localpv/con
 const (
 	noModule  = "the Go proxy has no module of it"
 	noProgram = "its commands are modules of their own, and the Go proxy has only the module above them"
-	noGo      = "it is no Go program"
+	noGo      = "it is not a Go program"
 	unused    = "no test starts it"
 )
 

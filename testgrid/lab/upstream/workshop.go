@@ -139,7 +139,7 @@ func (w *Workshop) make(ctx context.Context, c Component, dir string) (err error
 	return c.Recipe.Make(ctx, w, dir)
 }
 
-// sideBySide is the most components in progress. All but one of them download or wait.
+// sideBySide is the maximum number of components in progress. All but one of them download or wait.
 const sideBySide = 4
 
 // Build builds the components that the cache lacks, with their dependencies, in parallel, and returns their folders. It also

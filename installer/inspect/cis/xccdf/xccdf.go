@@ -23,7 +23,7 @@ const (
 	scoring      = "urn:xccdf:scoring:flat-unweighted"
 )
 
-// Options are what a report does not have.
+// Options add to the document what a report lacks.
 type Options struct {
 	Time    time.Time // when the node was compared; written in UTC, in seconds
 	Program string    // version of the program that compared it
@@ -50,7 +50,7 @@ func write(w io.Writer, document any) error {
 	return err
 }
 
-// id is an identifier as XCCDF wants it, of a kind such as rule.
+// id returns an identifier in the form of XCCDF, for a kind such as rule.
 func id(kind, name string) string { return "xccdf_dev.sealift_" + kind + "_" + name }
 
 func benchmarkID(r cis.Report) string { return id("benchmark", "cis-kubernetes-"+r.Edition.Version) }
