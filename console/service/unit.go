@@ -31,7 +31,8 @@ const (
 const memory = 2048
 
 // unit returns the unit. The commands need root for the node's state and the cluster's credentials; they write to the console's state,
-// the logs and the store of snapshots alone.
+// the logs and the store of snapshots alone. It cannot set the clock, because it lacks CAP_SYS_TIME. ProtectClock= would also hide whether the
+// clock is synchronized, which plans check.
 func (h Home) unit(program string, s Settings) string {
 	writes := []string{node.StateDir(h.Root), h.logs()}
 	if filepath.IsAbs(s.SnapshotStore) {
@@ -62,7 +63,6 @@ ProtectKernelTunables=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
 ProtectControlGroups=yes
-ProtectClock=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictNamespaces=yes
 RestrictRealtime=yes

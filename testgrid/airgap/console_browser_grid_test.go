@@ -164,7 +164,7 @@ func (c *consoleCluster) upgradeWithLostNode() {
 		c.t.Fatal(err)
 	}
 	c.await("the page shows the lost node", 10*time.Minute, func() bool { return strings.Contains(c.text(".boxes .lost"), last.Name()) })
-	c.run(chromedp.Evaluate(`document.querySelector(".stages").scrollIntoView({block: "end"})`, nil), browser.Screenshot("console-upgrade.png"))
+	c.run(chromedp.Evaluate(`document.querySelector(".stages").scrollIntoView({block: "end"})`, nil), browser.Screenshot("console-rollout.png"))
 	browser.Accessible(c.browser, c.t)
 	if err := restore(c.t.Context()); err != nil {
 		c.t.Fatal(err)

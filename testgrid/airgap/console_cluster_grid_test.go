@@ -109,11 +109,14 @@ func (c *consoleCluster) boot(s host.Spec) node {
 	return n
 }
 
+// ownAPI are the flags for the API server of the node itself. Its certificate names no loopback address.
+const ownAPI = "--server https://localhost:6443 --tls-server-name kubernetes "
+
 // asks lists pods as a user of the issuer until the answer is the wanted one.
 func (c *consoleCluster) asks(u op.User, answer string) {
 	c.t.Helper()
 	token := c.issuer.Token(c.t, u)
-	const list = "kubectl --kubeconfig /dev/null --server https://localhost:6443 --certificate-authority /etc/kubernetes/pki/ca.crt get pods --namespace kube-system --token "
+	const list = "kubectl --kubeconfig /dev/null " + ownAPI + "--certificate-authority /etc/kubernetes/pki/ca.crt get pods --namespace kube-system --token "
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(2 * time.Second) {
 		out, _ := c.nodes[0].run(list + token + " 2>&1")
 		if strings.Contains(out, answer) {
@@ -175,7 +178,7 @@ func (c *consoleCluster) withoutAPIAndIssuer() {
 		n.must("mv /etc/kubernetes/manifests/kube-apiserver.yaml /root/")
 	}
 	for _, n := range c.nodes {
-		n.must("for i in $(seq 120); do kubectl --kubeconfig /etc/kubernetes/admin.conf --server https://localhost:6443 --request-timeout=2s get --raw /readyz || exit 0; sleep 1; done; exit 1")
+		n.must("for i in $(seq 120); do " + kubectl + ownAPI + "--request-timeout=2s get --raw /readyz || exit 0; sleep 1; done; exit 1")
 	}
 	time.Sleep(16 * time.Second) // the page may be so old
 	c.run(chromedp.Navigate(c.url + "/"))
@@ -190,7 +193,7 @@ func (c *consoleCluster) withoutAPIAndIssuer() {
 		n.must("mv /root/kube-apiserver.yaml /etc/kubernetes/manifests/")
 	}
 	for _, n := range c.nodes {
-		n.must("for i in $(seq 300); do kubectl --kubeconfig /etc/kubernetes/admin.conf --server https://localhost:6443 --request-timeout=2s get --raw /readyz && exit 0; sleep 1; done; exit 1")
+		n.must("for i in $(seq 300); do " + kubectl + ownAPI + "--request-timeout=2s get --raw /readyz && exit 0; sleep 1; done; exit 1")
 	}
 	c.nodes[0].hasNodes(3)
 	c.asks(anna, unauthorized)

@@ -29,11 +29,11 @@ func (i Issuer) Token(t testing.TB, u User) string {
 	config := oauth2.Config{ClientID: i.client, RedirectURL: i.redirectURI, Scopes: []string{oidc.ScopeOpenID, oidc.ScopeProfile},
 		Endpoint: oauth2.Endpoint{AuthURL: i.URL + "/auth", TokenURL: i.URL + "/oauth/token", AuthStyle: oauth2.AuthStyleInParams}}
 	verifier := oauth2.GenerateVerifier()
-	page := do(ctx, t, client, http.MethodGet, config.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier)), nil)
-	answer := do(ctx, t, client, http.MethodPost, i.URL+page.Request.URL.Path, url.Values{"username": {u.Name}, "password": {u.Password}, "id": {page.Request.URL.Query().Get("authRequestID")}})
-	back, err := answer.Location()
-	if err != nil {
-		t.Fatalf("log in as %s: %s, %v", u.Name, answer.Status, err)
+	page, _ := do(ctx, t, client, http.MethodGet, config.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier)), nil)
+	_, location := do(ctx, t, client, http.MethodPost, i.URL+page.Path, url.Values{"username": {u.Name}, "password": {u.Password}, "id": {page.Query().Get("authRequestID")}})
+	back, err := url.Parse(location)
+	if err != nil || location == "" {
+		t.Fatalf("the issuer does not log %s in: it sends the browser to %q, %v", u.Name, location, err)
 	}
 	token, err := config.Exchange(ctx, back.Query().Get("code"), oauth2.VerifierOption(verifier))
 	if err != nil {
@@ -46,8 +46,8 @@ func (i Issuer) Token(t testing.TB, u User) string {
 	return id
 }
 
-// do sends a request, and returns the last answer without its body.
-func do(ctx context.Context, t testing.TB, client *http.Client, method, address string, form url.Values) *http.Response {
+// do sends a request, and returns the address of the page that it ends on, and where that sends the browser, if anywhere.
+func do(ctx context.Context, t testing.TB, client *http.Client, method, address string, form url.Values) (page *url.URL, location string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -60,8 +60,6 @@ func do(ctx context.Context, t testing.TB, client *http.Client, method, address 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := answer.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return answer
+	defer answer.Body.Close()
+	return answer.Request.URL, answer.Header.Get("Location")
 }
