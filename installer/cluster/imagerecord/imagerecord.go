@@ -90,7 +90,7 @@ func read(path, id string) (record, error) {
 	}
 	var r record
 	if json.Unmarshal(data, &r) != nil || r.Kind != kind || r.ImageRef != id {
-		return empty, nil
+		return empty, nil //nolint:nilerr // Allow replaces a damaged record
 	}
 	r.APIVersion = apiVersion // v1alpha1, of kubelets with the feature gate before 1.35, has the same fields
 	if r.CredentialMapping == nil {

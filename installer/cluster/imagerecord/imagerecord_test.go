@@ -129,3 +129,28 @@ func place(t *testing.T, dir, content string) {
 		t.Fatal(err)
 	}
 }
+
+// FuzzAllow has any content as the record. After it, the name is allowed, and there is nothing left to do.
+func FuzzAllow(f *testing.F) {
+	for _, content := range []string{"", "null", `{"kind":"ImagePulledRecord","imageRef":"` + id + `","credentialMapping":{"a":null,"registry.k8s.io/pause":{"nodePodsAccessible":false}}}`} {
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, content string) {
+		dir := t.TempDir()
+		place(t, dir, content)
+		var after []string
+		for range 2 {
+			if err := imagerecord.Allow(dir, id, "registry.k8s.io/pause:3.10"); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(filepath.Join(dir, "sha256-"+sha256hex.Of(id)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			after = append(after, string(data))
+		}
+		if credentials := written(t, dir)["registry.k8s.io/pause"]; !strings.Contains(credentials, `"nodePodsAccessible":true`) || after[0] != after[1] {
+			t.Errorf("%q became %q", content, after)
+		}
+	})
+}
