@@ -22,7 +22,7 @@ type Removal struct {
 // PrepareRemoval finds what the removal of add-ons would delete, in the order of names. It changes nothing. With protected, namespaces,
 // definitions and volume claims are deleted too, with everything in them.
 func PrepareRemoval(ctx context.Context, config *rest.Config, names []string, protected bool) (*Removal, error) {
-	external, err := cluster.NewExternal(config)
+	external, err := cluster.NewExternal(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (r *Removal) Run(ctx context.Context, output io.Writer) (done []AddOn, err 
 
 // List returns the records of all add-ons of the cluster, whoever owns them.
 func List(ctx context.Context, config *rest.Config) ([]addon.Record, error) {
-	external, err := cluster.NewExternal(config)
+	external, err := cluster.NewExternal(ctx, config)
 	if err != nil {
 		return nil, err
 	}
