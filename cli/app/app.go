@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -197,11 +196,13 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 }
 
 // emptyFiles refuses flags on the command line whose file has no name, such as --key "$KEY" where nobody set KEY. Without the key, a command
-// would succeed and sign nothing. The name of a kubeconfig may be empty, as for kubectl.
+// would succeed and sign nothing. The name of a kubeconfig may be empty, as for kubectl, and so may a list between commas.
 func emptyFiles(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.Visit(func(f *pflag.Flag) {
-		if _, isFile := f.Annotations[cobra.BashCompFilenameExt]; isFile && f.Name != "kubeconfig" && slices.Contains([]string{"", `[""]`, "[]"}, f.Value.String()) {
+		_, isFile := f.Annotations[cobra.BashCompFilenameExt]
+		value := f.Value.String()
+		if isFile && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
 			errs = append(errs, UsageError("--%s is empty; name a file, or leave the flag out", f.Name))
 		}
 	})

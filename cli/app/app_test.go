@@ -48,8 +48,9 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		load.Flags().String("key", "", "")
 		load.Flags().StringArray("seal", nil, "")
 		load.Flags().String("kubeconfig", "", "")
+		load.Flags().StringSlice("programs", nil, "")
 		load.Flags().String("note", "", "")
-		for _, name := range []string{"key", "seal", "kubeconfig"} {
+		for _, name := range []string{"key", "seal", "kubeconfig", "programs"} {
 			_ = load.MarkFlagFilename(name)
 		}
 		set := &cobra.Command{Use: "set NAME VALUE", Args: cobra.ExactArgs(2), RunE: run, Annotations: map[string]string{EmptyArguments: "true"}}
@@ -65,7 +66,7 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		{[]string{"load", "--key", ""}, "ship: --key is empty; name a file, or leave the flag out\n"},
 		{[]string{"load", "--key="}, "ship: --key is empty; name a file, or leave the flag out\n"},
 		{[]string{"load", "--seal", ""}, "ship: --seal is empty; name a file, or leave the flag out\n"},
-		{[]string{"load", "--kubeconfig", "", "--note", ""}, ""},
+		{[]string{"load", "--kubeconfig", "", "--note", "", "--programs="}, ""},
 		{[]string{"load", "x", ""}, "ship: argument 2 is empty; the usage is 'ship load [CARGO...]'; see 'ship load --help'\n"},
 		{[]string{"load", "x", "--", "sh", "-c", ""}, ""},
 		{[]string{"set", "flag", ""}, ""},

@@ -18,8 +18,8 @@ func (e *unknownCommandError) Error() string { return e.text }
 // UnknownCommand is the error for an unknown command, with the exit code of wrong usage.
 func UnknownCommand(text string) error { return WithCode(ExitUsage, &unknownCommandError{text}) }
 
-// errUnknownCommand refuses a word, with the commands of the group that look like it.
-func errUnknownCommand(group *cobra.Command, word string) error {
+// NoSuchCommand refuses a word, with the commands of the group that look like it.
+func NoSuchCommand(group *cobra.Command, word string) error {
 	hint := fmt.Sprintf("; see '%s --help'", group.CommandPath())
 	if near := group.SuggestionsFor(word); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
@@ -48,7 +48,7 @@ func finishTree(cmd *cobra.Command) {
 			}
 			if strings.HasPrefix(err.Error(), "unknown command ") { // cobra.NoArgs calls every argument a command
 				if cmd.HasSubCommands() {
-					return errUnknownCommand(cmd, args[0])
+					return NoSuchCommand(cmd, args[0])
 				}
 				err = fmt.Errorf("unexpected argument %q", args[0])
 			}
@@ -59,7 +59,7 @@ func finishTree(cmd *cobra.Command) {
 		cmd.Args = func(help *cobra.Command, args []string) error {
 			found, rest, err := help.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return errUnknownCommand(cmp.Or(found, help.Root()), args[len(args)-max(1, len(rest))])
+				return NoSuchCommand(cmp.Or(found, help.Root()), args[len(args)-max(1, len(rest))])
 			}
 			return nil
 		}
@@ -70,7 +70,7 @@ func finishTree(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUnknownCommand(cmd, args[0])
+				return NoSuchCommand(cmd, args[0])
 			}
 			return nil
 		}

@@ -88,7 +88,7 @@ func Prepare(ctx context.Context, config *rest.Config, o Options) (_ *Relocation
 	if r.contents, err = install.ReadContents(o.Bundle); err != nil {
 		return nil, err
 	}
-	if r.cluster, err = cluster.NewExternal(config); err != nil {
+	if r.cluster, err = cluster.NewExternal(ctx, config); err != nil {
 		return nil, err
 	}
 	records, err := r.cluster.Owners(ctx)

@@ -33,7 +33,7 @@ type RemovalOptions struct {
 // PrepareRemoval finds what the removal of add-ons would delete. Those that require others of them come first. It fails with a RefusedError if
 // an add-on that stays requires one of them. It changes nothing.
 func PrepareRemoval(ctx context.Context, config *rest.Config, o RemovalOptions) (*Removal, error) {
-	external, err := cluster.NewExternal(config)
+	external, err := cluster.NewExternal(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (r *Removal) Run(ctx context.Context, output io.Writer) (done []AddOn, err 
 
 // List returns the records of all add-ons of the cluster, whoever owns them.
 func List(ctx context.Context, config *rest.Config) ([]addon.Record, error) {
-	external, err := cluster.NewExternal(config)
+	external, err := cluster.NewExternal(ctx, config)
 	if err != nil {
 		return nil, err
 	}
