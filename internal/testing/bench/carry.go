@@ -8,24 +8,22 @@ import (
 	"github.com/sealift/sealift/internal/releases"
 )
 
-// olderMinor is the release of Kubernetes from which an upgrade is measured.
-const olderMinor = "1.36.3"
-
 // carry compares the bytes of the ways to carry a bundle: whole, lean, with parity, and as an addition to an earlier one, whose files or
 // whose programs it leaves out.
 func (b *bench) carry(ctx context.Context, measured func(title string) bool) error {
-	newest := releases.Current("kubernetes").Version
-	cluster := []string{"kubernetes/" + newest, "containerd/" + releases.Current("containerd").Version, "flannel/" + releases.Current("flannel").Version}
-	if err := b.catalogue(ctx, b.dir.File("packages"), append(cluster, "kubernetes/"+olderMinor)...); err != nil {
+	newest := releases.Current("kubernetes")
+	older := newest.Before().Version
+	cluster := []string{"kubernetes/" + newest.Version, "containerd/" + releases.Current("containerd").Version, "flannel/" + releases.Current("flannel").Version}
+	if err := b.catalogue(ctx, b.dir.File("packages"), append(cluster, "kubernetes/"+older)...); err != nil {
 		return err
 	}
 	for _, table := range []struct {
 		title string
 		cases func() ([]benchCase, error)
 	}{
-		{"carry: a bundle of Kubernetes " + newest + ", containerd and flannel; layers are compressed again before",
+		{"carry: a bundle of Kubernetes " + newest.Version + ", containerd and flannel; layers are compressed again before",
 			func() ([]benchCase, error) { return b.forms(cluster) }},
-		{"carry: Kubernetes " + olderMinor + " to " + newest + "; patches are made before", func() ([]benchCase, error) { return b.additions(ctx, olderMinor, newest) }},
+		{"carry: an upgrade of that cluster from Kubernetes " + older + "; patches are made before", func() ([]benchCase, error) { return b.additions(ctx, older, cluster) }},
 	} {
 		if !measured(table.title) {
 			continue
@@ -63,17 +61,16 @@ func (b *bench) forms(addOns []string) ([]benchCase, error) {
 	return b.assembledCases(addOns, [][2]string{{"whole", ""}, {"--lean", "--lean"}, {"--split 20M --parity 15%", "--split 20M --parity 15%"}})
 }
 
-// additions are the ways to bring a release of Kubernetes to a cluster that has another one.
-func (b *bench) additions(ctx context.Context, from, to string) ([]benchCase, error) {
-	earlier := b.dir.File("carry-" + from + ".tar.gz")
-	installer := b.dir.File("carry-" + from + ".yaml")
-	if err := writeInstaller(installer, "kubernetes/"+from); err != nil {
+// additions are the ways to bring another release of Kubernetes, the first of these add-ons, to a cluster of these add-ons.
+func (b *bench) additions(ctx context.Context, from string, addOns []string) ([]benchCase, error) {
+	earlier, installer := b.dir.File("carry-earlier.tar.gz"), b.dir.File("carry-earlier.yaml")
+	if err := writeInstaller(installer, append([]string{"kubernetes/" + from}, addOns[1:]...)...); err != nil {
 		return nil, err
 	}
 	if err := command(ctx, []string{b.sealift, "bundle", "-f", installer, "--store", b.dir.File("packages"), "--out", earlier}); err != nil {
 		return nil, err
 	}
-	return b.assembledCases([]string{"kubernetes/" + to}, [][2]string{{"whole", ""}, {"--since", "--since " + earlier}, {"--since --patch", "--since " + earlier + " --patch"}})
+	return b.assembledCases(addOns, [][2]string{{"--since", "--since " + earlier}, {"--since --patch", "--since " + earlier + " --patch"}})
 }
 
 func (b *bench) assembledCases(addOns []string, forms [][2]string) (cases []benchCase, err error) {
