@@ -173,6 +173,9 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 	}
 	first := in.n
 	signed, sig, err := readSignatureMember(in)
+	if in.failed != nil { // an archive whose signature cannot be read is not one without
+		return nil, fmt.Errorf("read the signature: %w", in.failed)
+	}
 	if err == nil {
 		err = checkSigner(data, sig, trusted)
 	}
@@ -234,6 +237,9 @@ var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, co
 // readIndexMember decompresses the first gzip member and returns the index in it.
 func readIndexMember(in *countingReader, bound int64) ([]byte, error) {
 	notOurs := func(err error) error {
+		if in.failed != nil { // nothing is known of the archive
+			return fmt.Errorf("read the index: %w", in.failed)
+		}
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return errors.New("truncated within its index; copy or download it again")
 		}
@@ -265,14 +271,15 @@ func readIndexMember(in *countingReader, bound int64) ([]byte, error) {
 // countingReader counts the bytes that the decompressor takes. Because it has ReadByte, the decompressor does not read
 // ahead.
 type countingReader struct {
-	r *bufio.Reader
-	n int64
+	r      *bufio.Reader
+	n      int64
+	failed error // of a read that did not reach the end, for example of a server or a disk
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
-	return n, err
+	return n, c.keep(err)
 }
 
 func (c *countingReader) ReadByte() (byte, error) {
@@ -280,7 +287,14 @@ func (c *countingReader) ReadByte() (byte, error) {
 	if err == nil {
 		c.n++
 	}
-	return b, err
+	return b, c.keep(err)
+}
+
+func (c *countingReader) keep(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.failed = err
+	}
+	return err
 }
 
 // Close closes the file and the base archive. Open readers of entries fail after it.
