@@ -24,6 +24,9 @@ SIDE_BY_SIDE ?= $(shell expr $$(nproc) + 1)
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -tags=grpcnotrace '-gcflags=all=-dwarf=false' '-ldflags=-s -w'
 
+# On a machine with enough memory, compilers collect garbage less often: that saves a tenth of their time.
+BUILD := $(shell awk '/^MemTotal:/ && $$2 > 7*1024*1024 {print "GOGC=400 "}' /proc/meminfo)go build -o bin/
+
 # FIPS=1 links Go's certified module for FIPS 140-3, in the lab's components too (docs/fips.md).
 ifeq ($(FIPS),1)
 export GOFIPS140 := certified
@@ -35,7 +38,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight, sealift-console), sealift-controller, and the lab (sealift-testgrid); FIPS=1 for FIPS 140-3
-	go build -o bin/ ./cmd/...
+	$(BUILD) ./cmd/...
 
 # The versions of the programs in the operator's image.
 KUBECTL = $(shell cd deploy/image/programs && go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/^v0/v1/)
@@ -69,7 +72,7 @@ deps: ## install the Debian packages that the lab and the tests need
 .PHONY: demo
 demo: deps ## build, bundle and install a cluster on a host without a route out (UPSTREAM=internet for the true upstreams, auto for those that answer; FULL=1 for the whole catalogue)
 	@FULL=$(FULL) testgrid/demo/demo.sh expect
-	go build -o bin/ $(DEMO_PROGRAMS)
+	$(BUILD) $(DEMO_PROGRAMS)
 	UPSTREAM=$(UPSTREAM) FULL=$(FULL) testgrid/demo/demo.sh up
 
 .PHONY: demo-clean

@@ -68,6 +68,9 @@ type Applied struct {
 	Version string `json:"version,omitempty"`
 	Digest  string `json:"digest,omitempty"`  // of the package or the manifest
 	Options string `json:"options,omitempty"` // digest of the options
+	// Provides and Requires are what the content declares, capabilities and names parted by commas. Only the owner Command records them.
+	Provides string `json:"provides,omitempty"`
+	Requires string `json:"requires,omitempty"`
 }
 
 // Ownership is one owner's claim to an add-on.
@@ -111,6 +114,16 @@ type Record struct {
 	version string // the resourceVersion that was read; empty when there is no record yet
 }
 
+// Capabilities lists the name of the add-on and what it provides.
+func (r Record) Capabilities() []string { return append([]string{r.Name}, words(r.Provides)...) }
+
+// Needs lists the names and capabilities that the add-on requires.
+func (r Record) Needs() []string { return words(r.Requires) }
+
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' })
+}
+
 // Former returns the ownership that the add-on returns to: the last one of another owner.
 func (r Record) Former() (Past, bool) {
 	for _, past := range slices.Backward(r.History) {
@@ -143,6 +156,8 @@ const (
 	keyVersion  = "version"
 	keyDigest   = "digest"
 	keyOptions  = "options"
+	keyProvides = "provides"
+	keyRequires = "requires"
 	keyMoving   = "moving"
 	keyReleased = "released"
 	keyHistory  = "history"
@@ -155,6 +170,7 @@ func (r Record) encode() (map[string]string, error) {
 	data := map[string]string{
 		keySchema: schemaVersion, keyName: r.Name, keyOwner: r.Owner.String(), keyPolicy: string(r.Policy), keySet: r.Set,
 		keyVersion: r.Version, keyDigest: r.Digest, keyOptions: r.Options, keyMoving: r.Moving,
+		keyProvides: r.Provides, keyRequires: r.Requires,
 	}
 	if r.Released != nil {
 		data[keyReleased] = r.Released.String()
@@ -181,7 +197,7 @@ func decode(data map[string]string) (Record, error) {
 	}
 	r := Record{Name: data[keyName], Moving: data[keyMoving], Ownership: Ownership{
 		Policy: Policy(data[keyPolicy]), Set: data[keySet],
-		Applied: Applied{Version: data[keyVersion], Digest: data[keyDigest], Options: data[keyOptions]},
+		Applied: Applied{Version: data[keyVersion], Digest: data[keyDigest], Options: data[keyOptions], Provides: data[keyProvides], Requires: data[keyRequires]},
 	}}
 	if r.Name == "" {
 		return Record{}, fmt.Errorf("%s must not be empty", keyName)

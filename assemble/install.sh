@@ -12,6 +12,11 @@
 # command.
 set -eu
 
+[ -n "${BASH_VERSION:-}" ] || { # before the first line that other shells cannot read
+    echo 'this script needs bash: run it with bash in place of sh' >&2
+    exit 2
+}
+
 program='' # path of the sealift for this host in a bundle; choose_program sets it
 digest=''
 size='' # in bytes

@@ -119,6 +119,24 @@ func TestTLSUploadsAreAccepted(t *testing.T) {
 	}
 }
 
+// TestOtherShellsAreToldOfBash runs the scripts with dash, which is Debian's sh.
+func TestOtherShellsAreToldOfBash(t *testing.T) {
+	dash, err := exec.LookPath("dash")
+	if err != nil {
+		t.Skip("there is no dash")
+	}
+	r := request(t, both)
+	for _, command := range assemble.ScriptNames() {
+		s := assemble.Script{Programs: r.Programs, Command: command, Commands: []string{"install", "join", "upgrade"}}
+		cmd := exec.CommandContext(t.Context(), dash)
+		cmd.Stdin = strings.NewReader(string(s.Text()))
+		out, err := cmd.CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 2 || string(out) != "this script needs bash: run it with bash in place of sh\n" {
+			t.Errorf("%s.sh: %v: %s", command, err, out)
+		}
+	}
+}
+
 // TestScriptsOfNodesAreClean holds what goes to nodes against shellcheck, as a shell gets it.
 func TestScriptsOfNodesAreClean(t *testing.T) {
 	r := request(t, both)

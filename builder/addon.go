@@ -14,6 +14,8 @@ import (
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
@@ -85,6 +87,19 @@ func (a *addOn) open(name string) (*os.File, error) {
 		return nil, err
 	}
 	return a.repository.Open(name)
+}
+
+// checkMeta refuses mistakes in addon.yaml, with which no bundle takes the package.
+func (a *addOn) checkMeta() error {
+	_, err := catalog.ReadDir(a.root.FS(), a.version, a.name)
+	mistakes, ok := errors.AsType[diag.Errors](err)
+	if !ok {
+		return err
+	}
+	for i := range mistakes {
+		mistakes[i].Pos.File = filepath.Join(a.named, catalog.MetaFile)
+	}
+	return mistakes
 }
 
 // maxDepth bounds directories inside each other. Only a link to a directory above it gets there.

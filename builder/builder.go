@@ -160,7 +160,7 @@ type Result struct {
 
 // Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory out, which
 // it makes if necessary. Locked content is used as Manifest.lock describes it. The file appears when it is complete, and an
-// up-to-date one is kept. Mistakes in the Manifest and failed fetches are returned as one diag.Errors with every fault.
+// up-to-date one is kept. Mistakes in the Manifest or addon.yaml, and failed fetches are returned as one diag.Errors with every fault.
 func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	start := time.Now()
 	a, err := openAddOn(dir)
@@ -168,6 +168,9 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 		return Result{}, err
 	}
 	defer a.close()
+	if err := a.checkMeta(); err != nil {
+		return Result{}, err
+	}
 	r := Result{Name: a.name, Version: a.version, Warnings: b.warnings(a.manifest)}
 	own, err := a.files(bundle.AddOnDir(a.name, a.version))
 	if err != nil {

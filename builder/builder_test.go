@@ -280,6 +280,21 @@ func TestInvalidManifestIsNotBuilt(t *testing.T) {
 	assertEmpty(t, out)
 }
 
+func TestInvalidMetaIsNotBuilt(t *testing.T) {
+	dir := addOn(t, "demo", "")
+	writeFile(t, filepath.Join(dir, "addon.yaml"), "description: a demo\nrequres: [x]\n")
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	_, err = b.Build(t.Context(), dir, out)
+	if want := filepath.Join(dir, "addon.yaml") + `:2:1: error: unknown key "requres" in addon.yaml (did you mean "requires"?)`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	assertEmpty(t, out)
+}
+
 func TestNewRefusesUnknownOptions(t *testing.T) {
 	_, err := builder.New(openCache(t), builder.Options{Config: config.Default(), Targets: []string{"debian-12", "solaris-11"}, Platforms: []string{"amd64"}})
 	for _, want := range []string{"target solaris-11 is not known", `platform "amd64"`} {

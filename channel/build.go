@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/kube/render"
 )
 
 // Built is an index ready to be served, with its manifests by relative path.
@@ -72,9 +74,9 @@ func (b *Built) add(ctx context.Context, source Source, e Entry) error {
 
 // addLabels marks an object as the add-on's.
 func addLabels(obj *unstructured.Unstructured, labels map[string]string) error {
-	merged := obj.GetLabels()
-	if merged == nil {
-		merged = map[string]string{}
+	merged, err := render.Labels(obj)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if got, ok := merged[key]; ok && got != labels[key] {

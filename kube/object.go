@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sealift/sealift/kube/render"
 )
 
 // Ref names one object of a cluster. Namespace is empty for a cluster-scoped one.
@@ -99,9 +101,9 @@ func desired(obj *unstructured.Unstructured, namespace string, labels map[string
 		meta["namespace"] = namespace
 	}
 	if len(labels) > 0 {
-		merged := obj.GetLabels()
-		if merged == nil {
-			merged = make(map[string]string, len(labels))
+		merged, err := render.Labels(obj)
+		if err != nil {
+			return nil, err
 		}
 		maps.Copy(merged, labels)
 		out.SetLabels(merged)

@@ -22,20 +22,29 @@ import (
 const (
 	// DefaultWaitTimeout bounds a Wait whose options name no bound.
 	DefaultWaitTimeout = 5 * time.Minute
-	defaultPoll        = time.Second
 	// explainTimeout bounds the search for reasons after the wait itself is over.
 	explainTimeout = 10 * time.Second
 	// explainEvery spares the server: reasons take two more requests for each object.
 	explainEvery = 5 * time.Second
 )
 
-// WaitOptions configures Wait. The zero value polls once a second, for DefaultWaitTimeout.
+// defaultPace checks objects up to five times a second. It asks a slow server less often, down to once a second.
+var defaultPace = poll.Pace{Shortest: 200 * time.Millisecond, Longest: time.Second, Times: 20}
+
+// WaitOptions configures Wait. The zero value waits for DefaultWaitTimeout.
 type WaitOptions struct {
 	Timeout time.Duration
-	// Interval is the pause between two checks of the unready objects.
+	// Interval is the pause between two checks of the unready objects; 0 for one from 0.2 to 1 s that depends on how fast the server is.
 	Interval time.Duration
 	// Progress is called when the state of an object or its reason changes, never concurrently.
 	Progress func(ObjectState)
+}
+
+func (o WaitOptions) pace() poll.Pace {
+	if o.Interval == 0 {
+		return defaultPace
+	}
+	return poll.Pace{Shortest: o.Interval, Longest: o.Interval}
 }
 
 // ObjectState is the last known state of an object that is waited for.
@@ -94,7 +103,7 @@ func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o 
 		}
 	}
 	pending := waiters
-	_ = poll.Until(bounded, orDefault(o.Interval, defaultPoll), nil, func(ctx context.Context) (bool, error) { // the waiters hold their reasons
+	_ = o.pace().Until(bounded, nil, func(ctx context.Context) (bool, error) { // the waiters hold their reasons
 		pending = e.checkAll(ctx, pending, o.Progress != nil, report)
 		return len(pending) == 0 || broken(pending), nil
 	})

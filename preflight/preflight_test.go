@@ -66,6 +66,25 @@ fail    bad    lost
 	}
 }
 
+// TestCheckAheadRunsBesideOthers has two checks, each of which ends only when the other one has begun.
+func TestCheckAheadRunsBesideOthers(t *testing.T) {
+	slow, other := make(chan struct{}), make(chan struct{})
+	ahead := preflight.Check{Name: "slow", Probe: func(_ context.Context, r *preflight.Reporter) {
+		close(slow)
+		<-other
+		r.Passf("slow")
+	}}
+	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "other", Probe: func(_ context.Context, r *preflight.Reporter) {
+		<-slow
+		close(other)
+		r.Passf("other")
+	}}, ahead.Ahead(t.Context())})
+	want := []preflight.Result{{Check: "other", Status: preflight.Pass, Message: "other"}, {Check: "slow", Status: preflight.Pass, Message: "slow"}}
+	if err != nil || !slices.Equal(report.Results, want) {
+		t.Errorf("got %v, %v", report.Results, err)
+	}
+}
+
 func TestWarningsDoNotRefuse(t *testing.T) {
 	report, err := preflight.Run(t.Context(), mixed()[:2])
 	if err != nil || report.Err(preflight.Policy{}) != nil || report.Count(preflight.Warn) != 1 {

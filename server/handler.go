@@ -279,6 +279,9 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, method)
 		}
 	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = slices.Insert(allowed, 1, http.MethodHead) // GET is always first
+	}
 	if len(allowed) == 0 || slices.Contains(allowed, r.Method) {
 		writeProblem(w, problem(http.StatusNotFound, "there is nothing at this path; /openapi.json lists the paths"))
 		return

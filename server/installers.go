@@ -244,9 +244,9 @@ func (s *Server) access(r *http.Request) access {
 	if header == "" {
 		return accessNone
 	}
-	got, ok := strings.CutPrefix(header, "Bearer ")
+	scheme, got, _ := strings.Cut(header, " ")
 	want, given := sha256.Sum256([]byte(s.options.Token)), sha256.Sum256([]byte(got))
-	if !ok || s.options.Token == "" || subtle.ConstantTimeCompare(want[:], given[:]) != 1 {
+	if !strings.EqualFold(scheme, "Bearer") || s.options.Token == "" || subtle.ConstantTimeCompare(want[:], given[:]) != 1 {
 		return accessWrong
 	}
 	return accessValid

@@ -290,5 +290,6 @@ func names(list string) ([]string, error) {
 			return nil, problem(http.StatusBadRequest, fmt.Sprintf("%q is not a package, <name>-<version>", name))
 		}
 	}
-	return all, nil
+	slices.Sort(all) // the order does not matter, and a package that is named twice is sent once
+	return slices.Compact(all), nil
 }

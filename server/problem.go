@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/connlimit"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
 
@@ -51,7 +52,11 @@ func asProblem(err error) *Problem {
 	case errors.As(err, &large):
 		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is larger than %d KiB; send less", large.Limit>>10))
 	case errors.As(err, &findings):
-		p = problem(http.StatusUnprocessableEntity, "the Installer has mistakes: "+findings.Error()+"\n'sealift spec upgrade FILE' writes the nearest one that works")
+		detail := "the Installer has mistakes: " + findings.Error()
+		if _, ok := errors.AsType[*spec.UnreadableError](err); !ok {
+			detail += "\n'sealift spec upgrade FILE' writes the nearest one that works"
+		}
+		p = problem(http.StatusUnprocessableEntity, detail)
 		p.Findings = findings
 		return p
 	case isUnknown(err):
@@ -95,6 +100,9 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 		h.Del(name)
 	}
 	h.Set("Cache-Control", "no-store")
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer") // RFC 9110 §11.6.1
+	}
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,9 @@ var errLate = problem(http.StatusRequestTimeout, fmt.Sprintf("the request body d
 
 // receive reads the whole request body before the handler parses it.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, err error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return 0, problem(http.StatusUnsupportedMediaType, fmt.Sprintf("the request body is encoded as %q, which this server does not read; send it without Content-Encoding", coding))
+	}
 	if r.ContentLength > maxBody {
 		w.Header().Set("Connection", "close") // the rest of the body is not read
 		return 0, &http.MaxBytesError{Limit: maxBody}

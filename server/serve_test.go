@@ -157,3 +157,26 @@ func TestMissingFolderIsNotAnEmptyStore(t *testing.T) {
 	fresh()
 	want(http.StatusOK, http.StatusOK)
 }
+
+func TestHTTPFieldsAreReadAsTheirStandardsSay(t *testing.T) {
+	s := folder(t)
+	ask(t, "PUT", s.URL+"/installer/demo", installer(both), "Authorization", "Bearer "+token) // 200 from now on
+	for name, row := range map[string]struct {
+		fields       []string
+		status       int
+		authenticate string
+	}{
+		"scheme in small letters": {[]string{"Authorization", "bearer " + token}, 200, ""},
+		"another scheme":          {[]string{"Authorization", "Basic " + token}, 401, "Bearer"},
+		"no token":                {nil, 401, "Bearer"},
+		"compressed body":         {[]string{"Authorization", "Bearer " + token, "Content-Encoding", "gzip"}, 415, ""},
+		"identity":                {[]string{"Authorization", "Bearer " + token, "Content-Encoding", "identity"}, 200, ""},
+	} {
+		if a := ask(t, "PUT", s.URL+"/installer/demo", installer(both), row.fields...); a.StatusCode != row.status || a.Header.Get("WWW-Authenticate") != row.authenticate {
+			t.Errorf("%s: %s, WWW-Authenticate %q: %s", name, a.Status, a.Header.Get("WWW-Authenticate"), a.body)
+		}
+	}
+	if a := ask(t, "DELETE", s.URL+"/installer/demo", ""); a.Header.Get("Allow") != "GET, HEAD, PUT" {
+		t.Errorf("Allow is %q", a.Header.Get("Allow"))
+	}
+}

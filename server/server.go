@@ -137,7 +137,10 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || !plainHost.MatchString(u.Host) || !plainPath.MatchString(u.Path) {
+		if err == nil && u.User != nil {
+			return nil, fmt.Errorf("%q must not have a user: everybody reads it in the scripts for nodes", u.Redacted())
+		}
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || !plainHost.MatchString(u.Host) || o.URL != u.Scheme+"://"+u.Host+u.Path || !plainPath.MatchString(u.Path) {
 			return nil, fmt.Errorf("%q is not the URL of a server, such as https://sealift.example.com", o.URL)
 		}
 		o.URL = strings.TrimSuffix(o.URL, "/")

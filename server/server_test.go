@@ -251,7 +251,7 @@ func TestProblemsNameRemedy(t *testing.T) {
 		"since what":             {"GET", "/bundle/" + id + ".tar.gz?since=x", "", 400, "sha256"},
 		"since an unknown one":   {"GET", "/bundle/" + id + ".tar.gz?since=" + strings.Repeat("0", 64), "", 404, "whole bundle"},
 		"packages without names": {"GET", "/bundle/" + id + "/packages/,.tar.gz", "", 400, "<name>-<version>"},
-		"no method":              {"DELETE", "/installer/" + id, "", 405, "allowed: GET, PUT"},
+		"no method":              {"DELETE", "/installer/" + id, "", 405, "allowed: GET, HEAD, PUT"},
 		"nothing":                {"GET", "/a/b/c/d", "", 404, "openapi.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -292,6 +292,9 @@ func TestReleasesSupplementsAndUpdatesAreServed(t *testing.T) {
 	}
 	if err := archive("/bundle/" + id + "/packages/base-1.0,base-1.1.tar.gz").Verify(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if got, want := archive("/bundle/"+id+"/packages/base-1.1,base-1.0,base-1.1.tar.gz"), archive("/bundle/"+id+"/packages/base-1.0,base-1.1.tar.gz"); got.Digest != want.Digest {
+		t.Error("a package that is named twice, and in another order, makes another archive")
 	}
 	if err := archive("/dist/base-1.1.tar.gz").Verify(t.Context()); err != nil {
 		t.Error(err)

@@ -61,8 +61,12 @@ func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	resolve, err := wants(r.URL.Query(), "resolve")
+	if err != nil {
+		return err
+	}
 	text, kind := d.text, "application/yaml"
-	if resolve := r.URL.Query().Get("resolve"); resolve != "" {
+	if resolve {
 		plan, err := s.plans.get(r.Context(), planKey{document: d, folder: folderOf(r), client: client})
 		if err != nil {
 			return err

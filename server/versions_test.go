@@ -51,6 +51,7 @@ func TestInstallerIsReadWithVersionsAndAsJSON(t *testing.T) {
 	}{
 		"as it is":         {at, "", "application/yaml", []string{"version: latest", "version: 2.x"}},
 		"with versions":    {at + "?resolve=true", "*/*", "application/yaml", []string{`version: "1.1"`, `version: "2.0"`}},
+		"without versions": {at + "?resolve=false", "", "application/yaml", []string{"version: latest", "version: 2.x"}},
 		"as JSON":          {at, "application/json", "application/json", []string{`"base":{"version":"latest"}`}},
 		"with versions, J": {at + "?resolve=1", "application/json", "application/json", []string{`"base":{"version":"1.1"}`, `"user":{"version":"2.0"}`}},
 	} {
@@ -63,6 +64,9 @@ func TestInstallerIsReadWithVersionsAndAsJSON(t *testing.T) {
 		if again := ask(t, "GET", row.path, "", "Accept", row.accept, "If-None-Match", a.Header.Get("ETag")); again.StatusCode != http.StatusNotModified {
 			t.Errorf("%s, asked again: %s", name, again.Status)
 		}
+	}
+	if a := ask(t, "GET", at+"?resolve=maybe", ""); a.StatusCode != http.StatusBadRequest {
+		t.Errorf("?resolve=maybe: %s", a.Status)
 	}
 	gone := open(t, t.TempDir())
 	put(t, gone, "installers/old.yaml", []byte(installer("  base: {version: latest}\n")))

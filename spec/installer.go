@@ -26,7 +26,7 @@ func topLevel() []string { return []string{"apiVersion", "kind", "metadata", "sp
 
 func metadataKeys() []string {
 	return []string{"name", "namespace", "labels", "annotations", "creationTimestamp", "generation", "managedFields",
-		"resourceVersion", "uid"}
+		"resourceVersion", "uid", "generateName", "selfLink", "finalizers", "ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"}
 }
 
 func (p *parser) installer(root *yaml.Node) *Installer {
@@ -47,8 +47,8 @@ func (p *parser) installer(root *yaml.Node) *Installer {
 		}
 	}
 	switch spec := fields["spec"]; {
-	case p.partial && spec != nil && spec.ShortTag() == "!!null": // changes nothing, as in kURL
-	case spec == nil || len(spec.Content) == 0:
+	case p.partial && spec != nil && isUnset(spec): // changes nothing, as in kURL
+	case isUnset(spec):
 		p.Errorf(p.Pos(root), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is missing or empty")
 	case p.IsMapping(spec, "spec"):
 		if p.spec(i, spec); len(i.AddOns)+len(i.Sections) == 0 && !p.partial && p.Err() == nil {
@@ -86,6 +86,11 @@ func (p *parser) oneOf(i *Installer, root *yaml.Node, fields map[string]*yaml.No
 		p.Errorf(p.Pos(n), "write "+strings.Join(allowed, " or "), "unknown %s %q", key, got)
 	}
 	return got
+}
+
+// isUnset reports whether a value is missing, null, or an empty mapping.
+func isUnset(n *yaml.Node) bool {
+	return n == nil || n.ShortTag() == "!!null" || n.Kind == yaml.MappingNode && len(n.Content) == 0
 }
 
 func (p *parser) spec(i *Installer, n *yaml.Node) {

@@ -1,10 +1,8 @@
 package spec
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"os"
 
 	"go.yaml.in/yaml/v3"
 
@@ -18,18 +16,8 @@ const MaxSize = 1 << 20
 // maxMistakes is the maximum number of mistakes that are reported. A server reads documents from anybody, so the list must be bounded.
 const maxMistakes = 100
 
-// Load reads the Installer at path.
-func Load(path string) (*Installer, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read installer: %w", err)
-	}
-	defer f.Close()
-	return Parse(path, f)
-}
-
 // Parse reads an Installer. A document without an API version is one of kURL's, and its kind may be missing. name stands for the document in positions. If the document is invalid, the error is a diag.Errors
-// with its mistakes, a hundred at most. Any other error is a read error of r.
+// with its mistakes, a hundred at most; an UnreadableError wraps it if Salvage cannot read the document either. Any other error is a read error of r.
 func Parse(name string, r io.Reader) (*Installer, error) {
 	var p parser
 	i, err := p.read(name, r)
@@ -69,21 +57,29 @@ func (p *parser) read(name string, r io.Reader) (*Installer, error) {
 	p.Reader = strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}
 	if len(data) > MaxSize {
 		p.Errorf(diag.Pos{File: name}, "", "larger than %d bytes", MaxSize)
-		return nil, p.Err()
+		return nil, p.unreadable()
 	}
-	if p.partial && len(bytes.TrimSpace(data)) == 0 {
+	if p.partial && strictyaml.IsEmpty(data) {
 		return &Installer{}, nil // changes nothing, as in kURL
 	}
 	root := p.Mapping(data)
 	if root == nil {
-		return nil, p.Err()
+		return nil, p.unreadable()
 	}
 	if values(root) > maxValues {
 		p.Errorf(diag.Pos{File: name}, "", "more than %d values; a list as long as that belongs into a file of an add-on", maxValues)
-		return nil, p.Err()
+		return nil, p.unreadable()
 	}
 	return p.installer(root), nil
 }
+
+// UnreadableError is the error for a document of which no part can be read. It wraps the diag.Errors.
+type UnreadableError struct{ error }
+
+// Unwrap returns the diag.Errors.
+func (e *UnreadableError) Unwrap() error { return e.error }
+
+func (p *parser) unreadable() error { return &UnreadableError{p.Err()} }
 
 // maxValues is the maximum number of values that an Installer has. A value takes about 1 KiB while an Installer is read and written again, and a server
 // does that for anyone. Large Installers have some thousand.

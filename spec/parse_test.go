@@ -71,6 +71,21 @@ spec:
 	}
 }
 
+func TestEmptyDocumentsAndFieldsOfObjectsAreSkipped(t *testing.T) {
+	text := document("  weave: {version: 1}\n")
+	want := parse(t, text)
+	for name, same := range map[string]string{
+		"comments above the first line of dashes": "# made by hand\n---\n# for one site\n---\n" + text,
+		"dashes at the end":                       text + "---\n# nothing more\n---\n",
+		"an object of a cluster": strings.Replace(text, "spec:", "metadata: {generateName: x, selfLink: /a, finalizers: [a], ownerReferences: [], "+
+			"deletionTimestamp: 2026-01-01T00:00:00Z, deletionGracePeriodSeconds: 0}\nspec:", 1),
+	} {
+		if diff := cmp.Diff(want.AddOn("weave").Version, parse(t, same).AddOn("weave").Version); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
 // kURL's storage-migration.yaml writes minimumnodecount.
 func TestOptionsIgnoreCase(t *testing.T) {
 	i := parse(t, document("  rook: {version: 1.11.7, minimumnodecount: 3, isblockstorageenabled: null}\n"))
@@ -82,6 +97,10 @@ func TestOptionsIgnoreCase(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"an empty document": {"", `i: error: the document is empty`},
+		"comments":          {"# a\n---\n# b\n...\n", `i: error: the document is empty`},
+		"null":              {"null\n", `i:1:1: error: the document is not a mapping`},
+		"text for a spec":   {"apiVersion: sealift.dev/v1\nkind: Installer\nspec: weave\n", `i:3:7: error: spec must be a mapping`},
+		"a list for a spec": {"apiVersion: sealift.dev/v1\nkind: Installer\nspec: []\n", `i:3:7: error: spec must be a mapping`},
 		"a list":            {"- a\n", `i:1:1: error: the document is not a mapping`},
 		"what is not YAML":  {"a: b\n c: [\n", `i:2:1: error: not YAML: mapping values are not allowed in this context`},
 		"a second document": {document("  weave: {version: 1}\n---\na: b\n"), `i:5:1: error: a second document (keep one document per file)`},

@@ -69,7 +69,7 @@ func TestPatchOverridesOptions(t *testing.T) {
 
 // kURL's installermerge takes an empty file and a patch without a spec.
 func TestEmptyPatchChangesNothing(t *testing.T) {
-	for _, text := range []string{"", " \n\n", "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata:\n  name: base\nspec:\n", "spec:\n  kubernetes:\n"} {
+	for _, text := range []string{"", " \n\n", "# nothing\n", "# nothing\n---\n# here\n---\n", "spec: {}\n", "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata:\n  name: base\nspec:\n", "spec:\n  kubernetes:\n"} {
 		p, err := spec.ParsePatch("patch.yaml", strings.NewReader(text))
 		if err != nil {
 			t.Errorf("%q: %v", text, err)

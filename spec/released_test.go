@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,7 +49,12 @@ func TestInstallersOfReleasesAreRead(t *testing.T) {
 		Name:  "installer.yaml",
 		Write: func(t *testing.T, file string) { released.Put(t, file, []byte(releasedInstaller)) },
 		Read: func(t *testing.T, file string) {
-			i, err := spec.Load(file)
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			i, err := spec.Parse(file, f)
 			if err != nil {
 				t.Fatal(err)
 			}

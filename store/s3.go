@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/logging"
 )
 
 // retryTimeout multiplies the timeout for completing an upload, because the server joins the parts then.
@@ -33,7 +34,8 @@ func (o Opener) openS3(location string) (Store, error) {
 		return nil, err
 	}
 	// This reads the environment and files and sends no request. The chain finds credentials when they are needed.
-	sdk, err := config.LoadDefaultConfig(context.Background())
+	logger := logging.LoggerFunc(func(_ logging.Classification, format string, args ...any) { o.Log.Debug(fmt.Sprintf(format, args...)) })
+	sdk, err := config.LoadDefaultConfig(context.Background(), config.WithLogger(logger))
 	if err != nil {
 		return nil, fmt.Errorf("store %s: load the AWS settings: %w", c, err)
 	}

@@ -155,13 +155,30 @@ type Opener struct {
 // AccessKey is a name and a secret for an S3 server.
 type AccessKey struct{ ID, Secret string }
 
-// Folder returns the path of a store that is a folder, or "" for a store on a server.
+// Folder returns the path of a store that is a folder, or "" for a store on a server, and for a URL that Open refuses.
 func Folder(location string) string {
-	path, isFile := strings.CutPrefix(location, "file://")
-	if !isFile && strings.Contains(location, "://") {
+	path, _, err := locate(location)
+	if err != nil {
 		return ""
 	}
 	return path
+}
+
+// locate returns the path of a folder, or the URL of a server. RFC 8089 has file:///path, file:/path and file://localhost/path.
+func locate(location string) (folder string, server *url.URL, err error) {
+	if !strings.Contains(location, "://") && !strings.HasPrefix(location, "file:/") {
+		return location, nil, nil
+	}
+	u, err := url.Parse(location)
+	switch {
+	case err != nil:
+		return "", nil, fmt.Errorf("store %q is not a URL: %w", location, err)
+	case u.Scheme != "file":
+		return "", u, nil
+	case u.Host != "" && u.Host != "localhost":
+		return "", nil, fmt.Errorf("store %q names a host; a folder has three slashes: file:///%s%s", location, u.Host, u.Path)
+	}
+	return u.Path, nil, nil
 }
 
 // Open opens the store at a URL with the default options.
@@ -170,12 +187,12 @@ func Open(location string) (Store, error) { return Opener{}.Open(location) }
 // Open opens the store at a URL: file:///srv/packages or the path of a folder; s3://bucket/prefix, see S3Config;
 // oci://registry/repository; or https://host/path, which is read-only. It sends no request.
 func (o Opener) Open(location string) (Store, error) {
-	if !strings.Contains(location, "://") {
-		return openDir(location)
-	}
-	u, err := url.Parse(location)
+	folder, u, err := locate(location)
 	if err != nil {
-		return nil, fmt.Errorf("store %q is not a URL: %w", location, err)
+		return nil, err
+	}
+	if u == nil {
+		return openDir(folder)
 	}
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -193,11 +210,6 @@ func (o Opener) Open(location string) (Store, error) {
 		o.Reads = o.Retry
 	}
 	switch u.Scheme {
-	case "file":
-		if u.Host != "" {
-			return nil, fmt.Errorf("store %q names a host; a folder has three slashes: file:///%s%s", location, u.Host, u.Path)
-		}
-		return openDir(u.Path)
 	case "s3":
 		return o.openS3(location)
 	case "http", "https":

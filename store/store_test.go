@@ -233,6 +233,36 @@ func TestKeysStayInStore(t *testing.T) {
 	}
 }
 
+// TestFolderIsWhatOpenOpens compares the two functions that find a folder: snapshots are written to the one and listed by the other.
+func TestFolderIsWhatOpenOpens(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "of two words")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	escaped := strings.ReplaceAll(dir, " ", "%20")
+	for _, location := range []string{dir, "file://" + dir, "file://" + escaped, "file:" + escaped, "file://localhost" + escaped, "FILE://" + escaped} {
+		if got := store.Folder(location); got != dir {
+			t.Errorf("%s is the folder %q, want %q", location, got, dir)
+		}
+		s, err := store.Open(location)
+		if err != nil {
+			t.Errorf("%s: %v", location, err)
+			continue
+		}
+		if _, err := s.Put(t.Context(), "k", store.Bytes([]byte(location))); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := os.ReadFile(filepath.Join(dir, "k")); err != nil || string(data) != location {
+			t.Errorf("%s: the folder has %q, %v", location, data, err)
+		}
+	}
+	for _, location := range []string{"file://host/x", "s3://bucket/x", "https://host/x", "file:///%zz"} {
+		if got := store.Folder(location); got != "" {
+			t.Errorf("%s is the folder %q", location, got)
+		}
+	}
+}
+
 func TestUnknownLocationListsKnownSchemes(t *testing.T) {
 	for location, want := range map[string]string{
 		"ftp://host/x":         "scheme \"ftp\" is not known",

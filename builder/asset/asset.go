@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/sha256hex"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/manifest/repository"
 )
 
@@ -86,18 +87,9 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Asked != "" {
-		return fmt.Sprintf("%s %s (mirror %s): %v", cmp.Or(e.What, "asset"), shown(e.Source), shown(e.Asked), e.Err)
+		return fmt.Sprintf("%s %s (mirror %s): %v", cmp.Or(e.What, "asset"), transfer.Shown(e.Source), transfer.Shown(e.Asked), e.Err)
 	}
-	return fmt.Sprintf("%s %s: %v", cmp.Or(e.What, "asset"), shown(e.Source), e.Err)
-}
-
-// shown returns a source without the password in its URL. Only sealift.yaml has the mirror's password, and errors appear in
-// the logs of CI.
-func shown(source string) string {
-	if u, err := url.Parse(source); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	return source
+	return fmt.Sprintf("%s %s: %v", cmp.Or(e.What, "asset"), transfer.Shown(e.Source), e.Err)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

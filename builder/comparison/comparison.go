@@ -78,7 +78,7 @@ func Between(ctx context.Context, old, current *bundle.Archive, o Options) (*Dif
 	}
 	now, err := look(ctx, current, o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the later bundle: %w", err)
 	}
 	d := &Difference{
 		Was: "sha256:" + old.Digest, Now: "sha256:" + current.Digest,

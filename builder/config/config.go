@@ -111,7 +111,7 @@ func Load(path string) (Config, error) {
 	return Parse(name, f)
 }
 
-// Parse reads a configuration. name stands for it in positions. Mistakes are a diag.Errors with all of them.
+// Parse reads a configuration. A file, or a key, with nothing but comments changes nothing. name stands for it in positions. Mistakes are a diag.Errors with all of them.
 func Parse(name string, r io.Reader) (Config, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -123,8 +123,12 @@ func Parse(name string, r io.Reader) (Config, error) {
 		return Config{}, p.Err()
 	}
 	c := Default()
+	if strictyaml.IsEmpty(data) {
+		return c, nil
+	}
 	if root := p.Mapping(data); root != nil {
 		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets", "signatures", "licenses")
+		maps.DeleteFunc(fields, func(_ string, n *yaml.Node) bool { return n.ShortTag() == "!!null" }) // all below it are comments
 		if n := fields["mirrors"]; n != nil {
 			c.Mirrors = p.mirrors(n)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,14 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := c.Target("debian-13"); err != nil {
 		t.Errorf("the other built-in target is gone: %v", err)
+	}
+}
+
+func TestCommentedSettingsChangeNothing(t *testing.T) {
+	for _, text := range []string{"", "# mirrors:\n#   a: b\n", "---\n# nothing\n", "mirrors:\n  # a: b\ntargets:\ndefaultTargets:\nsignatures:\nlicenses: ~\n"} {
+		if got, err := config.Parse("sealift.yaml", strings.NewReader(text)); err != nil || !reflect.DeepEqual(got, config.Default()) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
 	}
 }
 

@@ -158,6 +158,9 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 		if u.entries++; u.entries > u.maxFiles {
 			return fmt.Errorf("has more than %d files; if you trust it, import it with 'sealift import --max-files'", u.maxFiles)
 		}
+		if u.entries == 1 && isOwn(header.Name) {
+			return errors.New("it is an archive of Sealift, which needs no import; publish or bundle it as it is")
+		}
 		err = u.entry(header, entries)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return errors.New("damaged: it is truncated; copy it again")
@@ -170,6 +173,12 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 		return fmt.Errorf("damaged: %w", err)
 	}
 	return u.resolve()
+}
+
+// isOwn reports whether the first entry of an archive is the index of Sealift's packages or bundles.
+func isOwn(name string) bool {
+	dirs := strings.Count(name, "/") // addons/<name>/<version>/index.json
+	return path.Base(name) == bundle.IndexName && (dirs == 0 || dirs == 3 && strings.HasPrefix(name, "addons/"))
 }
 
 // errorFile is the file that kURL's server leaves in a bundle that it could not finish (kURL §6.1).

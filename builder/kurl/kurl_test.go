@@ -141,6 +141,8 @@ func TestImportRefuses(t *testing.T) {
 		want string
 	}{
 		"no archive":                       {[]byte("no archive"), "not a kURL archive"},
+		"a bundle of Sealift":              {archive(t, append([]entry{{"index.json", "{}"}}, good...)...), "needs no import"},
+		"a package of Sealift":             {archive(t, append([]entry{{"addons/x/1/index.json", "{}"}}, good...)...), "needs no import"},
 		"one that was cut":                 {whole[:len(whole)-20], "damaged"},
 		"one without add-ons":              {archive(t, entry{"bin/kurl", "x"}), "has no add-on, only bin"},
 		"one of somebody else":             {archive(t, entry{"src/main.c", "x"}), "has no add-on: a package"},

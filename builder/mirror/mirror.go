@@ -67,12 +67,15 @@ func checkRepositoryRule(r rule) error {
 		return err
 	}
 	if strings.HasPrefix(r.to, "https://") {
-		return fmt.Errorf("write the registry as host[:port][/path] without https://, not %q", r.to)
+		return errors.New("write the registry as host[:port][/path], without https://")
 	}
 	return checkRepository(strings.TrimPrefix(r.to, "http://"))
 }
 
 func checkRepository(s string) error {
+	if strings.Contains(s, "@") { // the error does not repeat it
+		return errors.New("a registry is written without a user, a password or a digest; 'docker login' keeps passwords")
+	}
 	if s == "" || strings.HasPrefix(s, "/") || strings.HasSuffix(s, "/") || strings.Contains(s, "//") || strings.ContainsAny(s, " \t\r\n@?#\\") {
 		return fmt.Errorf("%q is not of the form host[:port][/path]", s)
 	}

@@ -76,13 +76,14 @@ func TestRepositoryIsMirrored(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	tests := map[string]struct{ from, to, want string }{
-		"a URL replaced by a registry":         {"https://dl.k8s.io/", "127.0.0.1:5080", "needs a URL"},
-		"a URL without a host":                 {"https:///x", "http://a/", "not a URL with a host"},
-		"a URL with a query":                   {"https://a/?x=1", "http://a/", "no query"},
-		"a registry replaced by an https URL":  {"quay.io", "https://a.example", "without https://"},
-		"a registry with a tag-like character": {"quay.io/a@b", "a.example", "not of the form"},
-		"an empty replacement":                 {"quay.io", "", "not of the form"},
-		"a trailing slash":                     {"quay.io/", "a.example", "not of the form"},
+		"a URL replaced by a registry":        {"https://dl.k8s.io/", "127.0.0.1:5080", "needs a URL"},
+		"a URL without a host":                {"https:///x", "http://a/", "not a URL with a host"},
+		"a URL with a query":                  {"https://a/?x=1", "http://a/", "no query"},
+		"a registry replaced by an https URL": {"quay.io", "https://a.example", "without https://"},
+		"a registry with a digest":            {"quay.io/a@b", "a.example", "without a user, a password or a digest"},
+		"a mirror with a password":            {"quay.io", "user:secret@a.example", "without a user, a password or a digest"},
+		"an empty replacement":                {"quay.io", "", "not of the form"},
+		"a trailing slash":                    {"quay.io/", "a.example", "not of the form"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/plaintext"
 	"github.com/sealift/sealift/internal/trust"
 )
@@ -87,7 +88,11 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 	}
 	last := plaintext.NewWriter(errOut)
 	defer last.Close()
-	fmt.Fprintf(last, "%s: %v\n", name, err)
+	text := err.Error()
+	if ctx.Err() != nil { // what was interrupted is called canceled by whoever did it
+		text = strings.ReplaceAll(text, context.Canceled.Error(), context.Cause(ctx).Error())
+	}
+	fmt.Fprintf(last, "%s: %s\n", name, text)
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
 	}
@@ -127,7 +132,7 @@ func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(
 	var caCertificates string
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
+		if err := errors.Join(emptyFiles(cmd.Flags()), flagsFromEnvironment(cmd.Flags(), lookup)); err != nil {
 			return err
 		}
 		if err := exclusiveFlags(cmd); err != nil {
@@ -143,7 +148,7 @@ func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(
 	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with CA certificates to trust in addition to the system's; new nodes trust them too")
 	_ = root.MarkPersistentFlagFilename(caFlag, "pem", "crt")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return UsageError("%v; see '%s --help'", plainFlagError(err), cmd.CommandPath())
+		return UsageError("%v%s; see '%s --help'", plainFlagError(err), flagHint(cmd, err), cmd.CommandPath())
 	})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -188,6 +193,35 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// emptyFiles refuses flags on the command line whose file has no name, such as --key "$KEY" where nobody set KEY. Without the key, a command
+// would succeed and sign nothing. The name of a kubeconfig may be empty, as for kubectl, and so may a list between commas.
+func emptyFiles(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.Visit(func(f *pflag.Flag) {
+		_, isFile := f.Annotations[cobra.BashCompFilenameExt]
+		value := f.Value.String()
+		if isFile && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
+			errs = append(errs, UsageError("--%s is empty; name a file, or leave the flag out", f.Name))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// flagHint names the flag that a mistyped one is like.
+func flagHint(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return ""
+	}
+	var all []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
+	near := diag.Nearest(unknown.GetSpecifiedName(), all)
+	if near == "" {
+		return ""
+	}
+	return " (did you mean --" + near + "?)"
 }
 
 // exclusiveFlags refuses flags that exclude each other: see cobra's MarkFlagsMutuallyExclusive. Cobra itself checks them later, and without

@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,12 +28,94 @@ func TestInvalidFlagValuesAreExplained(t *testing.T) {
 		{"", "SEALIFT_SAIL", `environment variable SEALIFT_SAIL: --sail takes true or false, not "x"`},
 		{"", "SEALIFT_VERBOSE", `environment variable SEALIFT_VERBOSE: --verbose takes true or false, not "x"`},
 		{"--nonsense", "", "unknown flag: --nonsense; see 'ship --help'"},
+		{"--mast 2", "", "unknown flag: --mast (did you mean --masts?); see 'ship --help'"},
+		{"--verbsoe", "", "unknown flag: --verbsoe (did you mean --verbose?); see 'ship --help'"},
+		{"-x", "", "unknown shorthand flag: 'x' in -x; see 'ship --help'"},
 	} {
 		lookup := func(name string) (string, bool) { return "x", name == tt.variable }
 		err := Execute(t.Context(), tree, strings.Fields(tt.args), lookup, strings.NewReader(""), io.Discard, io.Discard)
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("%s%s: %v, want %s", tt.args, tt.variable, err, tt.want)
 		}
+	}
+}
+
+// TestUnsetVariablesOfScriptsAreWrongUsage runs command lines as scripts have them whose variables nobody set.
+func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
+	tree := func(*App) *cobra.Command {
+		run := func(*cobra.Command, []string) error { return nil }
+		load := &cobra.Command{Use: "load [CARGO...]", Args: cobra.ArbitraryArgs, RunE: run}
+		load.Flags().String("key", "", "")
+		load.Flags().StringArray("seal", nil, "")
+		load.Flags().String("kubeconfig", "", "")
+		load.Flags().StringSlice("programs", nil, "")
+		load.Flags().String("note", "", "")
+		for _, name := range []string{"key", "seal", "kubeconfig", "programs"} {
+			_ = load.MarkFlagFilename(name)
+		}
+		set := &cobra.Command{Use: "set NAME VALUE", Args: cobra.ExactArgs(2), RunE: run, Annotations: map[string]string{EmptyArguments: "true"}}
+		root := &cobra.Command{Use: "ship"}
+		root.AddCommand(load, set)
+		return root
+	}
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"load", "--key", "a", "--seal", "b", "x"}, ""},
+		{[]string{"load", "--key", ""}, "ship: --key is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--key="}, "ship: --key is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--seal", ""}, "ship: --seal is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--kubeconfig", "", "--note", "", "--programs="}, ""},
+		{[]string{"load", "x", ""}, "ship: argument 2 is empty; the usage is 'ship load [CARGO...]'; see 'ship load --help'\n"},
+		{[]string{"load", "x", "--", "sh", "-c", ""}, ""},
+		{[]string{"set", "flag", ""}, ""},
+		{[]string{"set", "", "x"}, "ship: argument 1 is empty; the usage is 'ship set NAME VALUE'; see 'ship set --help'\n"},
+	} {
+		var errOut bytes.Buffer
+		code := Run(t.Context(), "ship", tree, row.args, strings.NewReader(""), io.Discard, &errOut)
+		if errOut.String() != row.want || (code == ExitUsage) != (row.want != "") {
+			t.Errorf("%q: exit code %d, %s", row.args, code, &errOut)
+		}
+	}
+}
+
+func TestMistypedCommandsAreExplained(t *testing.T) {
+	tree := func(*App) *cobra.Command {
+		run := func(*cobra.Command, []string) error { return nil }
+		root, group, runs := &cobra.Command{Use: "ship"}, &cobra.Command{Use: "cargo"}, &cobra.Command{Use: "crew", Args: cobra.NoArgs, RunE: run}
+		for _, c := range []*cobra.Command{group, runs} {
+			c.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs, RunE: run})
+		}
+		root.AddCommand(group, runs)
+		return root
+	}
+	for args, want := range map[string]string{
+		"carog":        `ship: unknown command "carog" for "ship" (did you mean cargo?)`,
+		"cargo lsit":   `ship: unknown command "lsit" for "ship cargo" (did you mean list?)`,
+		"crew lsit":    `ship: unknown command "lsit" for "ship crew" (did you mean list?)`,
+		"crew nothing": `ship: unknown command "nothing" for "ship crew"; see 'ship crew --help'`,
+		"crew list x":  `ship: unexpected argument "x"; the usage is 'ship crew list'; see 'ship crew list --help'`,
+	} {
+		var errOut bytes.Buffer
+		if code := Run(t.Context(), "ship", tree, strings.Fields(args), strings.NewReader(""), io.Discard, &errOut); code != ExitUsage || errOut.String() != want+"\n" {
+			t.Errorf("%s: exit code %d, %s, want %s", args, code, &errOut, want)
+		}
+	}
+}
+
+func TestInterruptIsNamed(t *testing.T) {
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	tree := func(*App) *cobra.Command {
+		return &cobra.Command{Use: "ship", RunE: func(cmd *cobra.Command, _ []string) error {
+			interrupt(errors.New("interrupt signal received"))
+			return fmt.Errorf("load the cargo: %w", cmd.Context().Err())
+		}}
+	}
+	var errOut bytes.Buffer
+	code := Run(ctx, "ship", tree, nil, strings.NewReader(""), io.Discard, &errOut)
+	if want := "ship: load the cargo: interrupt signal received\n"; code != ExitFailed || errOut.String() != want {
+		t.Errorf("exit code %d, %s, want %s", code, &errOut, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,8 @@ func (e *unknownCommandError) Error() string { return e.text }
 // UnknownCommand is the error for an unknown command, with the exit code of wrong usage.
 func UnknownCommand(text string) error { return WithCode(ExitUsage, &unknownCommandError{text}) }
 
-// errUnknownCommand refuses a word, with the commands of the group that look like it.
-func errUnknownCommand(group *cobra.Command, word string) error {
+// NoSuchCommand refuses a word, with the commands of the group that look like it.
+func NoSuchCommand(group *cobra.Command, word string) error {
 	hint := fmt.Sprintf("; see '%s --help'", group.CommandPath())
 	if near := group.SuggestionsFor(word); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
@@ -38,9 +39,18 @@ func finishTree(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
+			if err == nil {
+				err = emptyArgument(cmd, args)
+			}
 			var exit *exitError
 			if err == nil || errors.As(err, &exit) {
 				return err
+			}
+			if strings.HasPrefix(err.Error(), "unknown command ") { // cobra.NoArgs calls every argument a command
+				if cmd.HasSubCommands() {
+					return NoSuchCommand(cmd, args[0])
+				}
+				err = fmt.Errorf("unexpected argument %q", args[0])
 			}
 			return UsageError("%v; the usage is '%s'; see '%s --help'", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 		}
@@ -49,16 +59,18 @@ func finishTree(cmd *cobra.Command) {
 		cmd.Args = func(help *cobra.Command, args []string) error {
 			found, rest, err := help.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return errUnknownCommand(cmp.Or(found, help.Root()), args[len(args)-max(1, len(rest))])
+				return NoSuchCommand(cmp.Or(found, help.Root()), args[len(args)-max(1, len(rest))])
 			}
 			return nil
 		}
 	}
-	if cmd.HasSubCommands() && !cmd.Runnable() {
+	if cmd.HasSubCommands() {
 		cmd.SuggestionsMinimumDistance = 2
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUnknownCommand(cmd, args[0])
+				return NoSuchCommand(cmd, args[0])
 			}
 			return nil
 		}
@@ -68,6 +80,22 @@ func finishTree(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finishTree(sub)
 	}
+}
+
+// EmptyArguments is the annotation of a command whose last argument may be empty.
+const EmptyArguments = "sealift.dev/empty-arguments"
+
+// emptyArgument refuses an argument that is empty, as "$FILE" is where nobody set FILE. An argument that may be missing has a default, which
+// nobody asked for then. What follows -- is another program's.
+func emptyArgument(cmd *cobra.Command, args []string) error {
+	if end := cmd.ArgsLenAtDash(); end >= 0 {
+		args = args[:end]
+	}
+	at := slices.Index(args, "")
+	if at < 0 || cmd.DisableFlagParsing || cmd.Annotations[EmptyArguments] != "" && at == len(args)-1 {
+		return nil
+	}
+	return fmt.Errorf("argument %d is empty", at+1)
 }
 
 // hideUseLine leaves the line without a subcommand out of the usage of a group. Cobra's templates could do that too, but with

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -110,7 +111,7 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 		v.Trust = &trust
 	}
 	if err := errors.Join(archive.Verify(ctx), archive.VerifyLayers(ctx)); err != nil {
-		return fmt.Errorf("%s is damaged; copy or download it again:\n%w", path, err)
+		return unverified(ctx, path, err)
 	}
 	if p := archive.Parts(); p != nil {
 		v.Repaired = p.Repaired()
@@ -120,6 +121,17 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 	}
 	v.print(a.Out)
 	return nil
+}
+
+// unverified returns the error for an archive that failed, or that was not read to its end.
+func unverified(ctx context.Context, path string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s was not verified to its end: %w", path, context.Cause(ctx))
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return fmt.Errorf("%s could not be read to its end; run the command again:\n%w", path, err)
+	}
+	return fmt.Errorf("%s is damaged; copy or download it again:\n%w", path, err)
 }
 
 func (v verdict) print(out io.Writer) {

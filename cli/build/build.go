@@ -79,6 +79,7 @@ the same command goes on. A package that the store has from the same input is no
 	flags.BoolVar(&o.perPlatform, "per-platform", false, "build one package per platform, each in its own directory, such as linux-amd64")
 	o.sources.add(flags)
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
+	_ = cmd.MarkFlagFilename("key")
 	flags.BoolVar(&o.references, "check-images", false, "fail if an add-on's YAML needs an image that its Manifest lacks")
 	o.imageFormat = string(builder.OCILayout)
 	var formats []string

@@ -108,7 +108,7 @@ first bundle with a package takes longer. With the record of a cluster that has 
 
 func (o *bundleOptions) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
+	flags.StringVarP(&o.file, "file", "f", "", "the Installer; - for standard input")
 	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, oci://registry/repository, or https://host/path")
 	flags.StringVar(&o.out, "out", "", "the archive to write; with --split a folder that is empty or does not exist")
 	o.programs.add(cmd)
@@ -137,7 +137,7 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err := errors.Join(o.split.check(), o.programs.check()); err != nil {
 		return err
 	}
-	installer, err := installers.Load(o.file)
+	installer, err := installers.Load(a.In, o.file)
 	if err != nil {
 		return err
 	}

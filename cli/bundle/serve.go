@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
 )
@@ -205,7 +206,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return errors.Join(err, l.Close())
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	fmt.Fprintf(a.Out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
+	fmt.Fprintf(a.Out, "serving %s on %s; end with Ctrl-C\n", transfer.Shown(o.store), l.Addr())
 	return s.Serve(ctx, l, o.cert, o.certKey)
 }
 
@@ -234,6 +235,9 @@ func readToken(file string) (string, error) {
 			return "", fmt.Errorf("read the token: %w", err)
 		}
 		where, token = file, strings.TrimSpace(string(data))
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) { // no header has it
+		return "", fmt.Errorf("the token in %s has blanks, several lines, or characters other than ASCII; make one with: openssl rand -hex 32", where)
 	}
 	if len(token) < 16 {
 		return "", fmt.Errorf("the token in %s has less than 16 characters; make one with: openssl rand -hex 32", where)

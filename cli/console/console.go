@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/console/oidc"
 	"github.com/sealift/sealift/console/service"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -84,13 +85,17 @@ choose them. The firewall of the host is not changed; open the port to the peopl
 
 With --oidc-client-id, people also log in at an OpenID Connect issuer. The issuer, its CA, and the groups that get a role are
 kubernetes.oidc of the cluster's Installer: admins are administrators, operators operators, viewers viewers. Tell the issuer the
-redirect URI that this command prints. An empty --oidc-client-id switches these logins off, and ends their sessions.`,
+redirect URI that this command prints. An empty --oidc-client-id switches these logins off, and ends their sessions.
+
+With --fleet, the console also has pages about a fleet: its clusters, rollouts, and what waits to be carried. It runs the
+sealift-controller that you name, with the kubeconfig of the hub, and changes nothing there. An empty --fleet removes these pages.`,
 		Example: `  sealift-console on
   sealift-console on --listen 10.0.0.1:6446 --host console.example.com
   sealift-console on --certificate /etc/ssl/console.crt --private-key /etc/ssl/console.key
   sealift-console on --snapshot-key age1… --bundles /var/lib/bundles
   sealift-console on --bundle-key /root/release.pub
-  sealift-console on --oidc-client-id sealift-console --oidc-url https://console.example.com:6446`,
+  sealift-console on --oidc-client-id sealift-console --oidc-url https://console.example.com:6446
+  sealift-console on --fleet /usr/local/bin/sealift-controller`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := asRoot("switch the console on"); err != nil {
@@ -119,7 +124,10 @@ redirect URI that this command prints. An empty --oidc-client-id switches these 
 	f.StringVar(&s.OIDC.Issuer, "oidc-issuer", "", "URL of the issuer, if kubernetes.oidc has several")
 	f.StringVar(&s.OIDC.URL, "oidc-url", "", "address of the console to which the issuer sends people back (default: the first address of the console)")
 	f.StringSliceVar(&s.OIDC.Scopes, "oidc-scope", nil, "another scope to request from the issuer, such as one for groups; may be repeated")
-	for _, name := range []string{"certificate", "private-key", "snapshot-identity", "bundle-key", "oidc-client-secret"} {
+	f.StringVar(&s.Fleet.Program, "fleet", "", "file of sealift-controller, with which the console reads the hub of a fleet")
+	f.StringVar(&s.Fleet.Kubeconfig, "fleet-kubeconfig", "", "kubeconfig of the hub (default: "+service.DefaultFleetKubeconfig+", for a hub in this cluster)")
+	f.StringVar(&s.Fleet.Namespace, "fleet-namespace", "", "namespace of the hub's own objects (default: that of 'sealift fleet hub')")
+	for _, name := range []string{"certificate", "private-key", "snapshot-identity", "bundle-key", "oidc-client-secret", "fleet", "fleet-kubeconfig"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("bundles")
@@ -133,6 +141,9 @@ func merged(cmd *cobra.Command, before, given service.Settings) service.Settings
 	if changed("oidc-client-id") && given.OIDC.ClientID == "" {
 		before.OIDC = oidc.Settings{}
 	}
+	if changed("fleet") && given.Fleet.Program == "" {
+		before.Fleet = command.Fleet{}
+	}
 	for _, one := range []struct {
 		flag     string
 		from, to *string
@@ -142,6 +153,7 @@ func merged(cmd *cobra.Command, before, given service.Settings) service.Settings
 		{"snapshot-identity", &given.SnapshotIdentity, &before.SnapshotIdentity}, {"bundles", &given.Bundles, &before.Bundles},
 		{"oidc-client-id", &given.OIDC.ClientID, &before.OIDC.ClientID}, {"oidc-client-secret", &given.OIDC.ClientSecret, &before.OIDC.ClientSecret},
 		{"oidc-issuer", &given.OIDC.Issuer, &before.OIDC.Issuer}, {"oidc-url", &given.OIDC.URL, &before.OIDC.URL},
+		{"fleet", &given.Fleet.Program, &before.Fleet.Program}, {"fleet-kubeconfig", &given.Fleet.Kubeconfig, &before.Fleet.Kubeconfig}, {"fleet-namespace", &given.Fleet.Namespace, &before.Fleet.Namespace},
 	} {
 		if changed(one.flag) {
 			*one.to = *one.from

@@ -108,6 +108,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"--bundles":     {"--bundles", "bundles"},
 		"--oidc-url":    {"--oidc-client-id", "console", "--oidc-url", "http://console.example"},
 		"--oidc-client": {"--oidc-issuer", "https://login.example.org"},
+		"--fleet must":  {"--fleet", "sealift-controller"},
+		"need --fleet":  {"--fleet-kubeconfig", "/root/hub.kubeconfig"},
 	} {
 		if code, _, said := run(t, append([]string{"on", "--plan", "--root", t.TempDir()}, args...)...); code != app.ExitUsage || !strings.Contains(said, says) {
 			t.Errorf("%v: %d %s", args, code, said)

@@ -170,7 +170,7 @@ const maxDownload = 4 << 30
 // download fetches a file into a temporary one without a name.
 func (a commands) download(ctx context.Context, address string) (_ *os.File, size int64, err error) {
 	if !strings.HasPrefix(address, "https://") {
-		return nil, 0, app.UsageError("%s: a database is downloaded by https:// only, since nothing else says that it is the true one", address)
+		return nil, 0, app.UsageError("%s: a database is downloaded by https:// only, since nothing else says that it is the true one", transfer.Shown(address))
 	}
 	client := fetch.Client{Transport: fetch.NewTransport(a.CAs), Bounds: transfer.Bounds{Limit: func(*http.Request) int64 { return maxDownload }}}
 	answer, err := client.Get(ctx, address, nil)

@@ -32,7 +32,7 @@ func Command(app *app.App) *cobra.Command {
 		Long: `Roll add-ons out over many clusters, with the resources of Open Cluster Management. A hub decides which cluster gets what
 and when. An agent on each cluster applies it and reports. docs/fleet.md shows all of it.`,
 	}
-	cmd.AddCommand(a.hubCommand(), a.joinCommand(), a.agentCommand(), a.clustersCommand(), a.statusCommand(), a.planCommand(),
+	cmd.AddCommand(a.hubCommand(), a.joinCommand(), a.agentCommand(), a.clustersCommand(), a.carriedCommand(), a.statusCommand(), a.planCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.whyCommand(), a.packCommand(), a.applyCommand(), a.takeCommand())
 	return cmd
 }

@@ -83,6 +83,38 @@ func (a commands) clustersCommand() *cobra.Command {
 	return cmd
 }
 
+func (a commands) carriedCommand() *cobra.Command {
+	var f hubFlags
+	var format string
+	cmd := &cobra.Command{
+		Use:   "carried",
+		Short: "List the clusters without a connection, and what waits to be carried there",
+		Long: `List the clusters that are reached by parcels: when they reported last, how many works they have, and which of these the
+next parcel brings or removes. Works that failed are those that the cluster could not apply.`,
+		Example: "  sealift fleet carried\n  sealift fleet carried -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := f.view(a)
+			if err != nil {
+				return err
+			}
+			list, err := v.Carried(cmd.Context())
+			if err != nil || format == "json" {
+				return orJSON(a, list, err)
+			}
+			lines := []string{"NAME\tREPORTED\tWORKS\tWAITING\tREMOVED\tFAILED"}
+			for _, c := range list {
+				names := func(works []string) string { return cmp.Or(strings.Join(works, ", "), "-") }
+				lines = append(lines, plaintext.Row("%s\t%s\t%d\t%s\t%s\t%s", c.Name, ago(c.Reported), c.Works, names(c.Waiting), names(c.Removed), names(c.Failed)))
+			}
+			return a.table(lines...)
+		},
+	}
+	f.add(cmd)
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
 // orJSON prints a value, unless there is an error.
 func orJSON(a commands, value any, err error) error {
 	if err != nil {

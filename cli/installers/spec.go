@@ -36,10 +36,10 @@ The commands read apiVersion sealift.dev/v1, kURL's cluster.kurl.sh/v1beta1, and
 	return cmd
 }
 
-// open opens the document of an Installer; - is standard input. name stands for it in positions.
-func (a commands) open(path string) (in io.ReadCloser, name string, err error) {
-	if path == "-" {
-		return io.NopCloser(a.In), "standard input", nil
+// open opens the document of an Installer; - is stdin, unless that is nil. name stands for it in positions.
+func open(stdin io.Reader, path string) (in io.ReadCloser, name string, err error) {
+	if path == "-" && stdin != nil {
+		return io.NopCloser(stdin), "standard input", nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,7 +50,11 @@ func (a commands) open(path string) (in io.ReadCloser, name string, err error) {
 
 // readSpec reads an Installer; - is standard input.
 func (a commands) readSpec(path string) (*spec.Installer, error) {
-	in, name, err := a.open(path)
+	return read(a.In, path)
+}
+
+func read(stdin io.Reader, path string) (*spec.Installer, error) {
+	in, name, err := open(stdin, path)
 	if err != nil {
 		return nil, err
 	}
@@ -63,22 +67,26 @@ func (a commands) loadSpec(path string) (*spec.Installer, error) {
 	installer, err := a.readSpec(path)
 	if mistakes, ok := errors.AsType[diag.Errors](err); ok {
 		fmt.Fprintln(a.Err, mistakes.Error())
-		return nil, fmt.Errorf("%s is not a valid Installer: %s%s", path, app.Counted(len(mistakes), "error"), upgradeHint(path))
+		return nil, fmt.Errorf("%s is not a valid Installer: %s%s", path, app.Counted(len(mistakes), "error"), upgradeHint(path, err))
 	}
 	return installer, err
 }
 
-// Load reads the Installer at path. The error for one with mistakes names the command that corrects what can be corrected.
-func Load(path string) (*spec.Installer, error) {
-	i, err := spec.Load(path)
+// Load reads the Installer at path; - is stdin, unless that is nil. The error for one with mistakes names the command that corrects what can
+// be corrected.
+func Load(stdin io.Reader, path string) (*spec.Installer, error) {
+	i, err := read(stdin, path)
 	if _, ok := errors.AsType[diag.Errors](err); ok {
-		return nil, fmt.Errorf("%w%s", err, upgradeHint(path))
+		return nil, fmt.Errorf("%w%s", err, upgradeHint(path, err))
 	}
 	return i, err
 }
 
-// upgradeHint is the end of an error that refuses an Installer.
-func upgradeHint(path string) string {
+// upgradeHint is the end of an error that refuses an Installer because of err. It is empty if spec upgrade would refuse it, too.
+func upgradeHint(path string, err error) string {
+	if _, ok := errors.AsType[*spec.UnreadableError](err); ok {
+		return ""
+	}
 	return "; 'sealift spec upgrade " + path + "' writes the nearest one that works"
 }
 
@@ -92,8 +100,8 @@ func (a commands) adjusted(args []string, changes Adjustment) (*spec.Installer, 
 	return changes.Apply(installer)
 }
 
-// findings lists the mistakes of an Installer. The error is one of reading it.
-func (a commands) findings(args []string, changes Adjustment) ([]diag.Finding, error) {
+// findings lists the mistakes of an Installer. hint is the end of an error that refuses it. The error is one of reading it.
+func (a commands) findings(args []string, changes Adjustment) (_ []diag.Finding, hint string, err error) {
 	installer, err := a.readSpec(args[0])
 	if err == nil {
 		changes.Take(args[1:])
@@ -105,17 +113,17 @@ func (a commands) findings(args []string, changes Adjustment) ([]diag.Finding, e
 	case errors.As(err, &mistakes):
 		found.Add(mistakes...)
 	case err != nil:
-		return nil, err
+		return nil, "", err
 	default:
 		found.Add(installer.Check()...)
 		found.Add(catalog.Check(installer, nil)...)
 	}
-	return found.Findings(), nil
+	return found.Findings(), upgradeHint(args[0], err), nil
 }
 
 // printFindings prints the mistakes of an Installer for programs. It fails if one of them is an error.
 func (a commands) printFindings(args []string, changes Adjustment) error {
-	found, err := a.findings(args, changes)
+	found, hint, err := a.findings(args, changes)
 	if err != nil {
 		return err
 	}
@@ -123,7 +131,7 @@ func (a commands) printFindings(args []string, changes Adjustment) error {
 		return err
 	}
 	if mistakes, ok := errors.AsType[diag.Errors](diag.Err(found)); ok {
-		return fmt.Errorf("%s is not a valid Installer: %s%s", args[0], app.Counted(len(mistakes), "error"), upgradeHint(args[0]))
+		return fmt.Errorf("%s is not a valid Installer: %s%s", args[0], app.Counted(len(mistakes), "error"), hint)
 	}
 	return nil
 }
@@ -181,7 +189,7 @@ func CheckTogether(out io.Writer, name string, i *spec.Installer) error {
 		fmt.Fprintln(out, finding.Error())
 	}
 	if mistakes, ok := errors.AsType[diag.Errors](findings.Err()); ok {
-		return fmt.Errorf("%s cannot work: %s%s", name, app.Counted(len(mistakes), "error"), upgradeHint(name))
+		return fmt.Errorf("%s cannot work: %s%s", name, app.Counted(len(mistakes), "error"), upgradeHint(name, mistakes))
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (a commands) upgradeSpec(ctx context.Context, path, from, format string) er
 
 // salvageSpec reads an Installer with mistakes; - is standard input.
 func (a commands) salvageSpec(path string) (*spec.Installer, []diag.Finding, error) {
-	in, name, err := a.open(path)
+	in, name, err := open(a.In, path)
 	if err != nil {
 		return nil, nil, err
 	}

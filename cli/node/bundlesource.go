@@ -117,7 +117,7 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 	adjust := o.Adjust
 	o.Adjust = nil
 	o.Open = func() (*bundle.Archive, error) {
-		installer, err := installers.Load(s.file)
+		installer, err := installers.Load(nil, s.file)
 		if err == nil && adjust != nil { // before the packages are chosen: it may change versions
 			installer, err = adjust(installer)
 		}

@@ -55,7 +55,7 @@ Exit code 3 means that an install would refuse this host.`,
 	}
 	flags := cmd.Flags()
 	o.source.add(cmd)
-	flags.StringVarP(&o.source.file, "file", "f", "", "an Installer to check without a bundle")
+	flags.StringVarP(&o.source.file, "file", "f", "", "an Installer to check without a bundle; - for standard input")
 	o.source.addStore(cmd, a)
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addRoot(cmd, &o.root)
@@ -109,7 +109,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	}
 	var record preflight.Record
 	if alone {
-		s, err := installers.Load(o.source.file)
+		s, err := installers.Load(a.In, o.source.file)
 		if err != nil {
 			return err
 		}

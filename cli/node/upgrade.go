@@ -55,7 +55,7 @@ If the upgrade is interrupted, run the same command again, on any control plane,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 && o.source == (bundleSource{}) && !strings.Contains(words[0], "=") { // one of kURL's flags needs a bundle, too
-				return app.UnknownCommand(fmt.Sprintf("unknown command %q for %q; see '%s --help'", words[0], cmd.CommandPath(), cmd.CommandPath()))
+				return app.NoSuchCommand(cmd, words[0])
 			}
 			if err := o.take(append(words, a.TrustedWords()...)); err != nil {
 				return err

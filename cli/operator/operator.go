@@ -118,6 +118,8 @@ func (a commands) configCommand(called string) *cobra.Command {
 		Short:   "Change a setting until the operator ends",
 		Example: fmt.Sprintf("  %s config set log.level debug", called),
 		Args:    cobra.ExactArgs(2),
+
+		Annotations: map[string]string{app.EmptyArguments: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operator.Set(cmd.Context(), f.socket, args[0], args[1])
 		},

@@ -19,6 +19,7 @@ type removeOptions struct {
 	change.Flags
 	clusterFlags
 	protected bool
+	provided  []string
 }
 
 func (a commands) removeCommand() *cobra.Command {
@@ -29,17 +30,24 @@ func (a commands) removeCommand() *cobra.Command {
 		Long: `Remove the objects of add-ons that 'sealift addon apply' applied. Namespaces, CustomResourceDefinitions and volume claims stay
 with everything in them, unless --protected is given.
 
-Add-ons that the installer or a channel owns are refused. The command does not know which other add-ons use a removed
-one: --plan shows what would be deleted. If it is interrupted, run it again with the names that 'sealift addon list' still
-shows.`,
+Add-ons that the installer or a channel owns are refused, and those that another applied add-on requires, by name or by what
+they provide: remove both, or name with --provided what the cluster has without them. Add-ons that an earlier Sealift applied
+name no requirements until they are applied again.
+
+Add-ons that require others are removed first. If the command is interrupted, run it again with the names that
+'sealift addon list' still shows.
+
+Exit codes: 0 removed, 1 failure, 2 wrong usage, 3 refused before anything was changed.`,
 		Example: `  sealift addon remove metallb --plan
   sealift addon remove metallb traefik --yes
-  sealift addon remove metallb --protected --yes -o json`,
+  sealift addon remove metallb --protected --yes -o json
+  sealift addon remove local-path-provisioner --provided storage --plan`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error { return a.remove(cmd.Context(), names, o) },
 	}
 	o.Flags.Add(cmd, "the objects that would be deleted")
 	o.clusterFlags.add(cmd.Flags())
+	cmd.Flags().StringSliceVar(&o.provided, "provided", nil, "names and capabilities that the cluster has without these add-ons, such as storage; may be repeated")
 	cmd.Flags().BoolVar(&o.protected, "protected", false, "delete namespaces, CustomResourceDefinitions and volume claims too, with everything in them")
 	return cmd
 }
@@ -49,7 +57,7 @@ func (a commands) remove(ctx context.Context, names []string, o removeOptions) e
 	if err != nil {
 		return err
 	}
-	prepared, err := relocate.PrepareRemoval(ctx, config, names, o.protected)
+	prepared, err := relocate.PrepareRemoval(ctx, config, relocate.RemovalOptions{Names: names, Protected: o.protected, Provided: o.provided})
 	if err != nil {
 		return unchanged(err)
 	}

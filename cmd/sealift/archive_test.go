@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +17,17 @@ import (
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/internal/testing/objects"
 )
+
+// TestUnreadArchiveIsNotCalledDamaged interrupts verify.
+func TestUnreadArchiveIsNotCalledDamaged(t *testing.T) {
+	packed := writePackage(t, t.TempDir(), "large", 1<<20)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupt(errors.New("interrupt signal received"))
+	var out, said bytes.Buffer
+	if code := run(ctx, []string{"verify", packed}, strings.NewReader(""), &out, &said); code != app.ExitFailed || !strings.Contains(said.String(), "not verified to its end: interrupt signal received") {
+		t.Errorf("interrupted: exit %d, %s", code, &said)
+	}
+}
 
 func TestInspectReadsArchiveByURL(t *testing.T) {
 	server := objects.Start(t)

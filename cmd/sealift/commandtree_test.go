@@ -51,6 +51,9 @@ func TestUnknownCommandIsWrongUsage(t *testing.T) {
 			if code, errOut := row.run("upgrade", "nonsense"); code != app.ExitUsage || !strings.Contains(errOut, `unknown command "nonsense" for`) {
 				t.Errorf("%s upgrade nonsense: exit code %d: %s", name, code, errOut)
 			}
+			if code, errOut := row.run("upgrade", "statsu"); code != app.ExitUsage || !strings.Contains(errOut, "(did you mean status?)") {
+				t.Errorf("%s upgrade statsu: exit code %d: %s", name, code, errOut)
+			}
 		}
 		for _, group := range groups {
 			path := strings.Join(append([]string{name}, group...), " ")

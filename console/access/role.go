@@ -35,6 +35,7 @@ type Right string
 // The rights. Everything that the console serves needs one of them, except the login page and the files of its design.
 const (
 	ReadState     Right = "pages: the state of the node and its cluster"
+	ReadFleet     Right = "pages: the clusters and rollouts of a fleet"
 	ReadJobs      Right = "pages: actions and their output"
 	SaveSnapshot  Right = "action: save a snapshot"
 	CheckSnapshot Right = "action: verify a snapshot"
@@ -55,6 +56,7 @@ const (
 // rights is the table.
 var rights = map[Right][]Role{
 	ReadState:     Roles(),
+	ReadFleet:     Roles(),
 	ReadJobs:      {Operator, Administrator},
 	SaveSnapshot:  {Operator, Administrator},
 	CheckSnapshot: {Operator, Administrator},
@@ -74,7 +76,7 @@ var rights = map[Right][]Role{
 
 // Rights lists all rights, in the order of this file.
 func Rights() []Right {
-	return []Right{ReadState, ReadJobs, SaveSnapshot, CheckSnapshot, DrillSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, InviteWorker, UploadBundle,
+	return []Right{ReadState, ReadFleet, ReadJobs, SaveSnapshot, CheckSnapshot, DrillSnapshot, PlanUpgrade, PauseUpgrade, ResumeUpgrade, StartUpgrade, PlanUndo, UndoUpgrade, InviteWorker, UploadBundle,
 		DeleteBundle, ReadAudit, EndSession}
 }
 

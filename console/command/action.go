@@ -22,6 +22,7 @@ type Settings struct {
 	Bundles          string `json:"bundles,omitempty"`          // folder with bundles
 	// BundleKeys are files with public keys. An uploaded bundle must be signed with one of them.
 	BundleKeys []string `json:"bundleKeys,omitempty"`
+	Fleet      Fleet    `json:"fleet,omitzero"`
 	// Uploads is the folder with uploaded bundles. The console decides about it.
 	Uploads string `json:"-"`
 }

@@ -50,7 +50,7 @@ func (r *Reader) Verify(ctx context.Context, file string, keys []string) (v uplo
 
 // about runs a command about an uploaded file, whose name people do not know.
 func (r *Reader) about(ctx context.Context, file string, words []string, into any) error {
-	d := read(ctx, r.program, verifyTime, words)
+	d := r.read(ctx, verifyTime, words)
 	err := d.Decode(into)
 	if err != nil && d.Said != "" {
 		return errors.New(strings.ReplaceAll(strings.TrimSpace(d.Said), file, "the bundle"))

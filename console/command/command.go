@@ -68,6 +68,7 @@ func (d Document) Decode(into any) error {
 // Reader runs commands that change nothing. Its methods may be called from several goroutines.
 type Reader struct {
 	program string
+	line    func(words ...string) string // as a person types a command
 	slots   chan struct{}
 	now     func() time.Time
 
@@ -84,7 +85,7 @@ type run struct {
 
 // NewReader returns a reader that runs a sealift.
 func NewReader(program string, now func() time.Time) *Reader {
-	return &Reader{program: program, slots: make(chan struct{}, maxReads), now: now, runs: make(map[string]*run)}
+	return &Reader{program: program, line: Line, slots: make(chan struct{}, maxReads), now: now, runs: make(map[string]*run)}
 }
 
 // Read returns what a command with -o json prints, at most 15 seconds old. Callers that ask for the same command share a run. The run
@@ -111,7 +112,7 @@ func (r *Reader) Read(ctx context.Context, words ...string) Document {
 	case <-one.done:
 		return one.document
 	case <-ctx.Done():
-		return Document{Command: Line(words...), Err: context.Cause(ctx), Time: r.now()}
+		return Document{Command: r.line(words...), Err: context.Cause(ctx), Time: r.now()}
 	}
 }
 
@@ -148,18 +149,18 @@ func (r *Reader) fill(ctx context.Context, one *run, words []string) {
 	r.slots <- struct{}{} // each run ends in time
 	defer func() { <-r.slots }()
 	began := r.now()
-	one.document = read(ctx, r.program, readTime, words)
+	one.document = r.read(ctx, readTime, words)
 	one.document.Time, one.document.Took = r.now(), r.now().Sub(began)
 }
 
 // read runs a command. Commands such as status print a document, and exit with 1 if not all is well.
-func read(ctx context.Context, program string, timeout time.Duration, words []string) Document {
+func (r *Reader) read(ctx context.Context, timeout time.Duration, words []string) Document {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d := Document{Command: Line(words...)}
+	d := Document{Command: r.line(words...)}
 	out := head.Buffer{Limit: maxDocument}
 	var said tail.Buffer
-	err := Run(ctx, program, append(words, "-o", "json"), &out, plaintext.NewWriter(&said))
+	err := Run(ctx, r.program, append(words, "-o", "json"), &out, plaintext.NewWriter(&said))
 	d.Said = said.String()
 	text := bytes.TrimSpace(out.Bytes())
 	switch {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,20 +39,6 @@ func (c *console) login(ctx context.Context, role access.Role) {
 	}
 }
 
-// screenshot keeps a picture for the documentation when UPDATE_SCREENSHOTS is set.
-func screenshot(name string) chromedp.Action {
-	return chromedp.ActionFunc(func(ctx context.Context) error {
-		if os.Getenv("UPDATE_SCREENSHOTS") == "" {
-			return nil
-		}
-		var png []byte
-		if err := chromedp.CaptureScreenshot(&png).Do(ctx); err != nil {
-			return err
-		}
-		return atomicfile.Write(filepath.Join("../../docs/images", name), png)
-	})
-}
-
 // calm are documents of a cluster in which one node and one add-on are not ready.
 func calm() map[string]string {
 	d := documents()
@@ -75,8 +60,8 @@ func TestBrowserRunsAction(t *testing.T) {
 	var problems, progress, state string
 	var drawn bool
 	err := chromedp.Run(ctx,
-		chromedp.Text(".problems", &problems, chromedp.ByQuery), screenshot("console.png"),
-		chromedp.ScrollIntoView(".graphs .ends", chromedp.ByQuery), screenshot("console-graphs.png"),
+		chromedp.Text(".problems", &problems, chromedp.ByQuery), browser.Screenshot("console.png"),
+		chromedp.ScrollIntoView(".graphs .ends", chromedp.ByQuery), browser.Screenshot("console-graphs.png"),
 		chromedp.Evaluate(`[...document.querySelectorAll(".graphs polyline")].every(line => { const box = line.getBoundingClientRect(); return box.width > 100 && box.height > 1 && getComputedStyle(line).fill == "none" })`, &drawn),
 		chromedp.Click(`nav a[href="/operations"]`, chromedp.ByQuery), chromedp.WaitVisible(`form[action="/actions/upgrade-pause"] button`, chromedp.ByQuery),
 		chromedp.Click(`form[action="/actions/upgrade-pause"] button`, chromedp.ByQuery), chromedp.WaitVisible("#progress", chromedp.ByQuery),
@@ -110,7 +95,7 @@ func TestBrowserFollowsRollout(t *testing.T) {
 	c.login(ctx, access.Viewer)
 	var done, lost string
 	err := chromedp.Run(ctx, chromedp.Navigate(c.URL+"/upgrade"), chromedp.WaitVisible(".stage-upgraded .boxes li", chromedp.ByQuery),
-		chromedp.Text(".stage-done h3", &done, chromedp.ByQuery), chromedp.Text(".stage-prepared .lost", &lost, chromedp.ByQuery), screenshot("console-upgrade.png"))
+		chromedp.Text(".stage-done h3", &done, chromedp.ByQuery), chromedp.Text(".stage-prepared .lost", &lost, chromedp.ByQuery), browser.Screenshot("console-upgrade.png"))
 	if err != nil || strings.TrimSpace(done) != "done 0" || !strings.Contains(lost, "node-3") || !strings.Contains(lost, "not ready: Kubelet stopped posting node status.") {
 		t.Errorf("done: %q; lost: %q; %v", done, lost, err)
 	}
@@ -143,7 +128,7 @@ func TestPagesFitAndAreAccessible(t *testing.T) {
 	if code, _, text := p.post("/actions/"+command.UndoUpgrade, p.form("/"), nil); code != http.StatusSeeOther {
 		t.Fatalf("undo: %d %s", code, text)
 	}
-	for _, path := range append(pages(c), job, "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/none") {
+	for _, path := range append(pages(c), job, "/fleet/rollouts/hello", "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/none") {
 		for width, scheme := range map[int64]string{320: "dark", 1920: "light"} {
 			t.Run(fmt.Sprintf("%s at %d", path, width), func(t *testing.T) {
 				var wide, tall bool

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/upload"
+	"github.com/sealift/sealift/internal/testing/browser"
 )
 
 // TestBrowserResumesUpload uploads a bundle of five chunks. The console is gone when half of it has arrived, and another one takes over. Then
@@ -83,7 +84,7 @@ func TestBrowserResumesUpload(t *testing.T) {
 		t.Errorf("the bundle has %d bytes, %v", len(got), err)
 	}
 	awaitText(ctx, t, "table", "cluster-2.tar.gz")
-	if err := chromedp.Run(ctx, screenshot("console-bundles.png")); err != nil {
+	if err := chromedp.Run(ctx, browser.Screenshot("console-bundles.png")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -59,7 +59,12 @@ func documents() map[string]string {
 		"inspect":      `{"digest":"@","kind":"bundle","signed":true,"base":"@","platforms":["@"],"packages":[{"name":"@","version":"@","targets":["@"],"images":[{}]}],"entries":[{"path":"addons/a/1/x","length":5},{"path":"addons/@","length":5},{"path":"bin/sealift","length":7}]}`,
 		"upgrade undo": `{"from":"@","time":"2026-01-02T03:04:05Z","nodes":["@"],"controlPlanes":["@"],"lost":{"unknown":"@","created":["@"],"changed":["@"],"deleted":["@"]}}`,
 		"restore snapshot-0123abcd-node-20260102T030405Z.tar.gz.age": "12 pods\n",
-		"snapshot save":   `{"file":"@"}`,
+		"snapshot save":  `{"file":"@"}`,
+		"fleet clusters": `[{"name":"@","available":"@","lastSeen":"2026-01-02T03:04:05Z","version":"@","set":"@","addOns":-1,"message":"@"},{"name":"ship","available":"Unknown","occasional":true,"asleep":true},{"name":"sea","available":"True","carried":true}]`,
+		"fleet status":   `[{"name":"@","clusters":1,"paused":true,"placements":[{"placement":"@","message":"@"}]},{"name":"hello","clusters":3,"unhealthy":1}]`,
+		"fleet status hello": `{"name":"@","paused":true,"placements":[{"placement":"@","message":"@"}],"rows":[{"cluster":"@","status":"@","wave":"@","waitsFor":"@","available":"@","message":"@"},
+{"cluster":"oslo","status":"Failed","wave":"@","available":"False","message":"@"},{"cluster":"ship","status":"Waiting","skipped":true,"lastSeen":"2026-01-02T03:04:05Z"},{"cluster":"rome","status":"Succeeded","available":"True"}]}`,
+		"fleet carried":   `[{"name":"@","reported":"2026-01-02T03:04:05Z","works":3,"waiting":["@"],"removed":["@"],"failed":["@"]},{"name":"sea","works":1,"waiting":["addon-hello-deploy-0"]}]`,
 		"snapshot verify": `{"file":"@"}`,
 	}
 }
@@ -111,6 +116,7 @@ esac
 case "$1" in
 verify|inspect) grep -q FORGED "$2" && { echo "sealift: $2 is not to be trusted: not signed with a given key" >&2; cat hostile >&2; exit 1; }; [ -e "$1" ] && exec cat "$1";;
 esac
+[ -e "$1 $2 $3" ] && exec cat "$1 $2 $3"
 [ -e "$1 $2" ] && exec cat "$1 $2"
 echo "no document for $*" >&2
 exit 1
@@ -125,7 +131,9 @@ func start(t *testing.T, documents map[string]string) *console {
 			t.Fatal(err)
 		}
 	}
-	write("sealift", script, 0o700)
+	for _, program := range []string{"sealift", "sealift-controller"} {
+		write(program, script, 0o700)
+	}
 	write("hostile", hostile+"\n", 0o600)
 	for name, text := range documents {
 		write(name, strings.ReplaceAll(text, "@", hostileJSON), 0o600)
@@ -139,7 +147,8 @@ func start(t *testing.T, documents map[string]string) *console {
 	c.token = access.Tokens{Dir: filepath.Join(dir, "tokens"), Now: c.clock.now}
 	c.options = page.Options{
 		Program: filepath.Join(dir, "sealift"), Node: "node-1", Now: c.clock.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"}},
+		Settings: command.Settings{SnapshotKey: "age1key", SnapshotStore: "/backups", SnapshotIdentity: "/root/key", Bundles: bundles, BundleKeys: []string{"/root/release.pub"},
+			Fleet: command.Fleet{Program: filepath.Join(dir, "sealift-controller"), Kubeconfig: "/root/hub.kubeconfig"}},
 		Uploads: upload.Options{Spool: filepath.Join(dir, "uploads"), Bundles: filepath.Join(dir, "ready"),
 			Space: func(string) (uint64, error) { return 1 << 40, nil }},
 		Background: c.background(), Tokens: c.token, Sessions: access.Sessions{Dir: filepath.Join(dir, "sessions"), Now: c.clock.now},

@@ -41,7 +41,7 @@ func TestHostileNamesStayText(t *testing.T) {
 		t.Errorf("a forged bundle: %+v", u)
 	}
 	p.upload("other.tar.gz", bundleOf("good"))
-	paths := append(pages(c), "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/bundles/folder/cluster.tar.gz")
+	paths := append(pages(c), "/fleet/rollouts/hello", "/bundles/uploaded/other.tar.gz", "/bundles/uploaded/other.tar.gz/delete", "/bundles/folder/cluster.tar.gz")
 	for _, action := range command.Actions() {
 		code, h, _ := p.post("/actions/"+action.Name, p.form("/"), url.Values{"snapshot": {"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}, "bundle": {"cluster.tar.gz"}})
 		if code != http.StatusSeeOther {
@@ -271,13 +271,17 @@ func TestLargeClusterFitsOnPages(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	many := func(one string) string { return strings.TrimSuffix(strings.Repeat(one+",", 5000), ",") }
 	c := start(t, map[string]string{
-		"status -o":     `{"state":"installed","cluster":"answers","nodes":[` + many(`{"name":"`+long+`","roles":["worker"],"ready":false,"why":"`+long+`"}`) + `],"addOns":[` + many(`{"name":"a","health":"not ready","why":"`+long+`"}`) + `]}`,
-		"certs -o":      `[` + many(`{"file":"`+long+`","problem":"`+long+`"}`) + `]`,
-		"snapshot list": `[` + many(`{"file":"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}`) + `]`,
-		"journal -o":    `[` + many(`{"step":"`+long+`","error":"`+strings.Repeat("e", 2000)+`"}`) + `]`,
+		"status -o":          `{"state":"installed","cluster":"answers","nodes":[` + many(`{"name":"`+long+`","roles":["worker"],"ready":false,"why":"`+long+`"}`) + `],"addOns":[` + many(`{"name":"a","health":"not ready","why":"`+long+`"}`) + `]}`,
+		"certs -o":           `[` + many(`{"file":"`+long+`","problem":"`+long+`"}`) + `]`,
+		"snapshot list":      `[` + many(`{"file":"snapshot-0123abcd-node-20260102T030405Z.tar.gz.age"}`) + `]`,
+		"journal -o":         `[` + many(`{"step":"`+long+`","error":"`+strings.Repeat("e", 2000)+`"}`) + `]`,
+		"fleet clusters":     `[` + many(`{"name":"`+long+`","available":"Unknown","message":"`+long+`"}`) + `]`,
+		"fleet status":       `[` + many(`{"name":"hello","unhealthy":1,"placements":[{"placement":"`+long+`","message":"`+long+`"}]}`) + `]`,
+		"fleet status hello": `{"name":"hello","rows":[` + many(`{"cluster":"`+long+`","status":"Failed","available":"False","message":"`+long+`"}`) + `]}`,
+		"fleet carried":      `[` + many(`{"name":"`+long+`","waiting":["`+long+`","`+long+`"]}`) + `]`,
 	})
 	p := c.as(access.Administrator)
-	for _, path := range pages(c) {
+	for _, path := range append(pages(c), "/fleet/rollouts/hello") {
 		code, _, text := p.get(path)
 		if code != http.StatusOK || len(text) > 200_000 {
 			t.Errorf("%s: %d, %d bytes", path, code, len(text))

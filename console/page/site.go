@@ -54,6 +54,7 @@ type Site struct {
 	Options
 	context   context.Context // of actions
 	reader    *command.Reader
+	fleet     *command.Reader // of the hub
 	jobs      *command.Jobs
 	spool     *upload.Spool
 	attempts  *access.Attempts
@@ -73,6 +74,7 @@ func New(ctx context.Context, o Options) (*Site, error) {
 		Options: o, context: ctx, reader: command.NewReader(o.Program, o.Now), attempts: access.NewAttempts(o.Now), flows: access.NewAttempts(o.Now), streams: make(chan struct{}, maxStreams),
 		crossSite: http.NewCrossOriginProtection(),
 	}
+	s.fleet = s.reader.ForFleet(o.Settings.Fleet)
 	s.jobs = command.NewJobs(o.Program, o.Now, s.jobEnded)
 	err := s.openSpool(ctx)
 	if err != nil {
@@ -87,6 +89,7 @@ func New(ctx context.Context, o Options) (*Site, error) {
 		"bytes64": plaintext.Bytes[uint64],
 		"took":    func(d time.Duration) string { return d.Round(10 * time.Millisecond).String() },
 		"zero":    time.Time.IsZero,
+		"names":   joinNames,
 		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"when":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	}).ParseFS(files, "assets/*.html")
@@ -137,7 +140,7 @@ func menu() []menuItem {
 	return []menuItem{
 		{"/", "Overview", access.ReadState}, {"/nodes", "Nodes", access.ReadState}, {"/join", "Join", access.ReadState}, {"/add-ons", "Add-ons", access.ReadState}, {"/snapshots", "Snapshots", access.ReadState},
 		{"/certificates", "Certificates", access.ReadState}, {"/operations", "Operations", access.ReadState}, {"/bundles", "Bundles", access.ReadState}, {"/upgrade", "Upgrade", access.ReadState},
-		{"/support", "Support", access.ReadState}, {"/jobs", "Actions", access.ReadJobs}, {"/audit", "Audit", access.ReadAudit}, {"/sessions", "Sessions", access.ReadAudit},
+		{"/fleet", "Fleet", access.ReadFleet}, {"/fleet/rollouts", "Rollouts", access.ReadFleet}, {"/fleet/carried", "Carried", access.ReadFleet}, {"/support", "Support", access.ReadState}, {"/jobs", "Actions", access.ReadJobs}, {"/audit", "Audit", access.ReadAudit}, {"/sessions", "Sessions", access.ReadAudit},
 	}
 }
 
@@ -154,7 +157,7 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, v visitor, template 
 		page.Form = access.FormToken(v.secret)
 	}
 	for _, item := range menu() {
-		if v.session.Role.Has(item.Right) {
+		if v.session.Role.Has(item.Right) && (item.Right != access.ReadFleet || s.Settings.Fleet.Program != "") {
 			page.Pages = append(page.Pages, item)
 		}
 	}

@@ -33,6 +33,9 @@ const Port = "6446"
 // DefaultSnapshotStore is the store of snapshots that 'sealift snapshot' uses.
 const DefaultSnapshotStore = "/var/backups/sealift"
 
+// DefaultFleetKubeconfig is the kubeconfig of a hub that is the cluster of the console.
+const DefaultFleetKubeconfig = "/etc/kubernetes/admin.conf"
+
 // Settings say how the console of a node serves. The zero value of a field is its default.
 type Settings struct {
 	Listen string   `json:"listen,omitempty"` // address and port; all addresses and Port
@@ -53,6 +56,9 @@ func (s Settings) Complete() Settings {
 	if s.SnapshotStore == "" {
 		s.SnapshotStore = DefaultSnapshotStore
 	}
+	if s.Fleet.Program != "" {
+		s.Fleet.Kubeconfig = cmp.Or(s.Fleet.Kubeconfig, DefaultFleetKubeconfig)
+	}
 	return s
 }
 
@@ -67,7 +73,8 @@ func (s Settings) Check() error {
 	if err := s.OIDC.Check(); err != nil {
 		return err
 	}
-	paths := []struct{ flag, name string }{{"--certificate", s.Certificate}, {"--private-key", s.PrivateKey}, {"--snapshot-identity", s.SnapshotIdentity}, {"--bundles", s.Bundles}}
+	paths := []struct{ flag, name string }{{"--certificate", s.Certificate}, {"--private-key", s.PrivateKey}, {"--snapshot-identity", s.SnapshotIdentity}, {"--bundles", s.Bundles},
+		{"--fleet", s.Fleet.Program}, {"--fleet-kubeconfig", s.Fleet.Kubeconfig}}
 	for _, key := range s.BundleKeys {
 		paths = append(paths, struct{ flag, name string }{"--bundle-key", key})
 	}
@@ -75,6 +82,12 @@ func (s Settings) Check() error {
 		if one.name != "" && !filepath.IsAbs(one.name) {
 			return fmt.Errorf("%s must be a path that begins with /, not %q", one.flag, one.name)
 		}
+	}
+	if s.Fleet.Program == "" && s.Fleet != (command.Fleet{}) {
+		return errors.New("--fleet-kubeconfig and --fleet-namespace need --fleet, the file of sealift-controller")
+	}
+	if strings.HasPrefix(s.Fleet.Namespace, "-") {
+		return errors.New("--fleet-namespace must be the name of a namespace")
 	}
 	if strings.HasPrefix(s.SnapshotKey, "-") || strings.HasPrefix(s.SnapshotStore, "-") {
 		return errors.New("the key and the store of snapshots must not begin with -")

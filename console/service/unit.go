@@ -31,7 +31,8 @@ const (
 const memory = 2048
 
 // unit returns the unit. The commands need root for the node's state and the cluster's credentials; they write to the console's state,
-// the logs and the store of snapshots alone.
+// the logs and the store of snapshots alone. It cannot set the clock, because it lacks CAP_SYS_TIME. ProtectClock= would also hide whether the
+// clock is synchronized, which plans check.
 func (h Home) unit(program string, s Settings) string {
 	writes := []string{node.StateDir(h.Root), h.logs()}
 	if filepath.IsAbs(s.SnapshotStore) {
@@ -62,7 +63,6 @@ ProtectKernelTunables=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
 ProtectControlGroups=yes
-ProtectClock=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictNamespaces=yes
 RestrictRealtime=yes
@@ -111,6 +111,11 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 	program, err := files.Own(program)
 	if err != nil {
 		return fmt.Errorf("%s would run as root: %w", ProgramName, err)
+	}
+	if s.Fleet.Program != "" {
+		if s.Fleet.Program, err = files.Own(s.Fleet.Program); err != nil {
+			return fmt.Errorf("the program of --fleet would run as root: %w", err)
+		}
 	}
 	return h.recorded(ctx, "console/on", func() error {
 		for _, folder := range []string{h.logs(), h.file("tokens"), h.file("sessions")} {

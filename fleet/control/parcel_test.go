@@ -43,6 +43,7 @@ func TestParcelAndReportTravelByUSB(t *testing.T) {
 	s.grid.apply(carried(t) + "---" + fmt.Sprintf(config, "1"))
 	s.waitForWork("ship", "1")
 	s.waitForWork("oslo", "1")
+	s.waits("addon-hello-deploy-0")
 
 	t.Log("a plan of the parcel changes nothing")
 	before := s.rest()
@@ -98,11 +99,13 @@ func TestParcelAndReportTravelByUSB(t *testing.T) {
 	s.mayTakeOnce("ship.report")
 	s.eventually("it is complete", func() string { return s.has("ship", "hello", "Progressing", "False/Completed") })
 	s.eventually("it is healthy", func() string { return s.has("ship", "hello", "Available", "True/ProbeAvailable") })
+	s.waits()
 
 	t.Log("a second parcel brings only what is new")
 	s.addPackage("2", base, patch)
 	s.grid.apply(fmt.Sprintf(config, "2"))
 	s.waitForWork("ship", "2")
+	s.waits("addon-hello-deploy-0")
 	whole := s.pack("ship", "whole", "")
 	second := s.pack("ship", "second", "ship.report")
 	t.Logf("%d bytes instead of %d; the new layer has %d", second.Bytes, whole.Bytes, len(patch))

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ import (
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/fleet/view"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/store"
 )
@@ -282,4 +284,14 @@ func (s *ship) waitForWork(cluster, version string) {
 		}
 		return ""
 	})
+}
+
+// waits checks which works of the ship wait for a parcel or its report.
+func (s *ship) waits(works ...string) {
+	s.Helper()
+	list, err := view.View{Reader: inventory.Reader{Reader: s.client}}.Carried(s.Context())
+	s.must(err)
+	if len(list) != 2 || list[1].Name != "ship" || list[1].Works != 1 || !slices.Equal(list[1].Waiting, works) || len(list[1].Removed)+len(list[1].Failed) > 0 {
+		s.Errorf("%+v", list)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -51,4 +53,16 @@ func kubeconfigCAs(name string) ([]*x509.Certificate, error) {
 		}
 	}
 	return nil, nil
+}
+
+// checkClock refuses to wait for a cluster none of whose CAs is valid yet by the clock of the host: nothing answers before the clock is set.
+// A CA that cannot be read says nothing about the clock.
+func checkClock(rootfs string, now time.Time) error {
+	all, file, err := KnownCAs(rootfs)
+	if err != nil || len(all) == 0 || slices.ContainsFunc(all, func(ca *x509.Certificate) bool { return !now.Before(ca.NotBefore) }) {
+		return nil //nolint:nilerr // the wait reports it
+	}
+	return fmt.Errorf("the CA of the cluster in %s begins on %s, and the clock of this host says %s; set the clock, for instance with timedatectl set-time, "+
+		"and run the command again; if the clock is right, it was ahead when the cluster was made: run 'sealift reset', and install again",
+		file, all[0].NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }

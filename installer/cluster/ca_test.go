@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
@@ -69,5 +71,31 @@ func TestHostRecognizesItsClusterByFiles(t *testing.T) {
 	write(clusterCA, "damaged")
 	if _, _, err := KnownCAs(rootfs); err == nil {
 		t.Error("a damaged file is taken for none")
+	}
+}
+
+// TestClockBeforeTheCAIsNamed has a clock that is right, one a day behind, and one whose battery is dead.
+func TestClockBeforeTheCAIsNamed(t *testing.T) {
+	rootfs := t.TempDir()
+	if err := checkClock(rootfs, time.Unix(0, 0)); err != nil {
+		t.Errorf("without a cluster: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(fixture.CA(t), "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(rootfs, clusterCA)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if err := checkClock(rootfs, now); err != nil {
+		t.Errorf("with the right clock: %v", err)
+	}
+	for _, clock := range []time.Time{now.AddDate(0, 0, -1), time.Unix(0, 0)} {
+		err := checkClock(rootfs, clock)
+		if err == nil || !strings.Contains(err.Error(), "the clock of this host says "+clock.UTC().Format(time.RFC3339)+"; set the clock") {
+			t.Errorf("with the clock at %s: %v", clock, err)
+		}
 	}
 }

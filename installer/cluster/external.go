@@ -21,13 +21,16 @@ import (
 // External applies add-ons to a cluster that Sealift did not install, as the owner addon.Command.
 type External struct{ applier }
 
-// NewExternal prepares for the cluster that a configuration reaches. It sends nothing yet.
-func NewExternal(config *rest.Config) (*External, error) {
+// NewExternal prepares for the cluster that a configuration reaches, and asks for its version. A cluster that does not answer fails at
+// once: other requests wait for a control plane that restarts, for minutes.
+func NewExternal(ctx context.Context, config *rest.Config) (*External, error) {
 	m, err := newApplier(config)
 	if err != nil {
 		return nil, err
 	}
-	return &External{*m}, nil
+	x := &External{*m}
+	_, err = x.Version(ctx)
+	return x, err
 }
 
 // Version returns the version of Kubernetes, without a leading v.

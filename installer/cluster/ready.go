@@ -61,6 +61,9 @@ func waitAPI(ctx context.Context, output io.Writer, then revival) error {
 	if err != nil || view == nil {
 		return err
 	}
+	if err := checkClock("", time.Now()); err != nil {
+		return err
+	}
 	bounded, cancel := context.WithTimeout(ctx, max(apiTime, speed.Now().Of(componentHealthTime)))
 	defer cancel()
 	return view.waitAPI(bounded, output, then)

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/internal/poll"
@@ -48,6 +51,9 @@ func (k Kubeadm) resume(ctx context.Context, config string, objects []*unstructu
 	}
 	if empty, err := hollow(kubeadm.PKI); err != nil || empty {
 		return false, err
+	}
+	if hasEnded(filepath.Join(kubeadm.PKI, "apiserver.crt"), time.Now()) { // the clock was behind by more than a year
+		return false, nil
 	}
 	if state, _ := command.UnitState(ctx, "kubelet"); state != "active" { // it was not started, or it keeps failing
 		return false, ctx.Err()
@@ -93,6 +99,12 @@ func withoutLimits(file []byte) ([]byte, error) {
 		objects = append(objects, object)
 	}
 	return encodeDocuments(objects)
+}
+
+// hasEnded reports whether the certificate in a file has ended.
+func hasEnded(file string, now time.Time) bool {
+	all, err := identity.ReadCAs(file)
+	return err == nil && !now.Before(all[0].NotAfter)
 }
 
 func allHaveContent(names ...string) (bool, error) {

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestStartedControlPlaneHasTheSameConfiguration(t *testing.T) {
@@ -52,5 +55,21 @@ func TestFileEmptiedByPowerLossIsNotStarted(t *testing.T) {
 	}
 	if got, err := allHaveContent(full, filepath.Join(dir, "none")); err != nil || got {
 		t.Errorf("with a file that is not there: %t, %v", got, err)
+	}
+}
+
+func TestControlPlaneWithEndedCertificateIsNotAwaited(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "apiserver.crt")
+	if hasEnded(file, time.Now()) {
+		t.Error("a file that is not there has ended")
+	}
+	certificate, _ := fixture.ServerCertificate(t, "kube-apiserver") // valid for an hour
+	if err := os.WriteFile(file, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for later, want := range map[time.Duration]bool{-24 * time.Hour: false, 0: false, 2 * time.Hour: true} {
+		if got := hasEnded(file, time.Now().Add(later)); got != want {
+			t.Errorf("with a clock %v later it has ended: %t", later, got)
+		}
 	}
 }

@@ -40,6 +40,7 @@ type Adding struct {
 	Addition
 
 	runtime *runtime.Runtime
+	socket  string          // of that containerd
 	archive *bundle.Archive // nil for a file of another program
 	layouts []*runtime.Layout
 	foreign *runtime.Foreign
@@ -48,7 +49,7 @@ type Adding struct {
 
 // OpenImages opens images that are to be added, and checks that the disk has the space for them. It changes nothing. Close it.
 func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
-	a := &Adding{report: o.Progress}
+	a := &Adding{report: o.Progress, socket: cmp.Or(o.Socket, runtime.Socket)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -73,7 +74,7 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.runtime, err = runtime.Connect(ctx, cmp.Or(o.Socket, runtime.Socket)); err != nil {
+	if a.runtime, err = runtime.Connect(ctx, a.socket); err != nil {
 		return nil, err
 	}
 	return a, a.weigh(ctx)
@@ -120,11 +121,14 @@ func (a *Adding) weigh(ctx context.Context) (err error) {
 // Add adds the images. Killed, the same command goes on.
 func (a *Adding) Add(ctx context.Context) (Addition, error) {
 	if a.foreign == nil {
-		_, err := loadLayouts(ctx, a.runtime, a.layouts, a.report)
+		_, err := loadLayouts(ctx, a.runtime, a.socket, a.layouts, a.report)
 		return a.Addition, err
 	}
 	names, err := a.runtime.Add(ctx, a.foreign)
 	a.Images = names
+	if err == nil {
+		err = allowImages(ctx, a.runtime, a.socket, names...)
+	}
 	return a.Addition, err
 }
 

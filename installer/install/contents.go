@@ -285,6 +285,7 @@ func (c *Contents) Render(ctx context.Context, dir string, output io.Writer) (al
 		}
 		all = append(all, Rendered{Name: a.name(), Objects: applied[a.name()], HostChecks: a.checks != nil, Applied: addon.Applied{
 			Version: a.info.Version, Digest: a.info.Index, Options: lifecycle.Digest(a.info.Index, a.reads(c.vars)),
+			Provides: strings.Join(a.meta.Capabilities(), ","), Requires: strings.Join(a.meta.Requires, ","),
 		}})
 	}
 	return all, nil

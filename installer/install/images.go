@@ -8,6 +8,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/installer/cluster/imagerecord"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 )
 
@@ -71,12 +72,12 @@ func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progres
 		return total, err
 	}
 	defer r.Close()
-	return loadLayouts(ctx, r, layouts, progress)
+	return loadLayouts(ctx, r, socket, layouts, progress)
 }
 
-func loadLayouts(ctx context.Context, r *runtime.Runtime, layouts []*runtime.Layout, progress func(ref string)) (total runtime.Result, err error) {
+func loadLayouts(ctx context.Context, r *runtime.Runtime, socket string, layouts []*runtime.Layout, progress func(ref string)) (total runtime.Result, err error) {
 	for _, layout := range layouts {
-		loaded, err := r.Load(ctx, layout, progress)
+		loaded, err := loadLayout(ctx, r, socket, layout, progress)
 		if err != nil {
 			return total, err
 		}
@@ -84,4 +85,29 @@ func loadLayouts(ctx context.Context, r *runtime.Runtime, layouts []*runtime.Lay
 		total.Present += loaded.Present
 	}
 	return total, nil
+}
+
+func loadLayout(ctx context.Context, r *runtime.Runtime, socket string, layout *runtime.Layout, progress func(ref string)) (runtime.Result, error) {
+	loaded, err := r.Load(ctx, layout, progress)
+	if err != nil {
+		return loaded, err
+	}
+	return loaded, allowImages(ctx, r, socket, layout.Names()...)
+}
+
+// allowImages lets all pods of this node use images that were loaded. The kubelet uses no other containerd than the node's.
+func allowImages(ctx context.Context, r *runtime.Runtime, socket string, names ...string) error {
+	if socket != runtime.Socket {
+		return nil
+	}
+	known, err := r.Known(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, image := range known {
+		if err := imagerecord.Allow(imagerecord.Dir, image.ID, image.Names...); err != nil {
+			return err
+		}
+	}
+	return nil
 }

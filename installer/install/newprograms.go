@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/files"
@@ -37,7 +36,7 @@ func (c *contents) Program(ctx context.Context, name, dir string) (string, error
 		return to, c.copyEntry(asset, to)
 	}
 	for _, image := range k.layout.Images {
-		if base := path.Base(image.Ref); base[:max(strings.IndexAny(base, ":@"), 0)] == name {
+		if imageName(image.Ref) == name {
 			return to, k.layout.Program(ctx, image.Ref, "/usr/local/bin/"+name, to)
 		}
 	}

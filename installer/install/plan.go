@@ -71,6 +71,7 @@ type planner struct {
 	made    bool               // the cluster: what follows asks its API
 	running map[string]running // add-ons whose steps on the host do not change
 	steps   []step
+	early   []string // concurrent steps that everything behind the files waits for
 }
 
 // planned lists every step. The host that makes the cluster follows kURL's install (kURL §3.1): files and packages, the
@@ -116,7 +117,7 @@ func (p *planner) first() {
 	if hasCluster {
 		p.seedVolumes()
 		p.addRestored(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
-			Timeout: kubeadmTime, Inputs: initInputs}, (*Install).initCluster)
+			Timeout: kubeadmTime, Inputs: initInputs, After: p.carriedImages()}, (*Install).initCluster)
 		p.made = true
 		p.settle()
 		p.labels(lifecycle.Install)
@@ -192,18 +193,21 @@ func (p *planner) programs(phase lifecycle.Phase) {
 	}
 }
 
-// images adds the steps that load images, in sequence. On the host that creates the cluster, where nothing uses an add-on's
-// images before its hook does, images that kubeadm does not need are loaded concurrently, unless they would keep the API server from starting.
+// images adds the steps that load images, in sequence: those of the container runtime and of Kubernetes first. On the host that creates the
+// cluster they are loaded beside the other steps, because nothing uses an add-on's images before its hook, or kubeadm: unless they would
+// keep the API server of a slow host from starting.
 func (p *planner) images(phase lifecycle.Phase) {
 	var before []string
-	for _, beside := range []bool{false, true} {
+	for _, first := range []bool{true, false} {
 		for _, a := range p.addOns {
-			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
+			count := len(p.nodeImages(a).Images)
+			if count == 0 || first != a.carries() {
 				continue
 			}
-			step := p.stepOf(a, phase, imagesStep, "load "+plaintext.Count(len(a.layout.Images), "image")+" into containerd", copyTime)
-			if beside {
-				step.Beside, step.After = true, before
+			step := p.stepOf(a, phase, imagesStep, "load "+plaintext.Count(count, "image")+" into containerd", copyTime)
+			step.Inputs = p.imageInputs(a, step.ID)
+			if step.Beside = !p.Joins() && !p.cramped; step.Beside {
+				step.After = before
 				before = []string{step.ID}
 			}
 			p.add(step, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.loadImages(a)(ctx) })
@@ -211,16 +215,30 @@ func (p *planner) images(phase lifecycle.Phase) {
 	}
 }
 
-// imagesLater reports whether the images of an add-on are loaded concurrently with the steps after the container runtime.
-func (p *planner) imagesLater(a addOn) bool {
-	return !p.Joins() && !p.cramped && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
+// carriedImages are the concurrent steps that load the images of the container runtime and of Kubernetes.
+func (p *planner) carriedImages() (steps []string) {
+	for _, a := range p.addOns {
+		if a.carries() {
+			steps = append(steps, p.parallelSteps(a.name())...)
+		}
+	}
+	return steps
 }
 
-func (p *planner) add(s lifecycle.Step, do action) { p.steps = append(p.steps, step{Step: s, do: do}) }
+func (p *planner) add(s lifecycle.Step, do action) { p.append(step{Step: s, do: do}) }
 
 // addRestored adds a step whose state is put back into the shell of the hooks.
 func (p *planner) addRestored(s lifecycle.Step, do action) {
-	p.steps = append(p.steps, step{Step: s, do: do, restores: true})
+	p.append(step{Step: s, do: do, restores: true})
+}
+
+// append adds a step. The first one in sequence waits for the early ones, and with it all behind it.
+func (p *planner) append(s step) {
+	s.After = slices.Concat(p.early, s.After)
+	if !s.Beside {
+		p.early = nil
+	}
+	p.steps = append(p.steps, s)
 }
 
 // networks adds the step that chooses the networks of the cluster.
@@ -262,7 +280,10 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 		do = inCluster(do)
 	}
 	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
-		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.vars)), Options: a.options, After: p.parallelSteps(a.name())}
+		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.vars)), Options: a.options}
+	if what != hostStep { // programs come beside the images
+		step.After = p.parallelSteps(a.name())
+	}
 	if a.provides(catalog.ModuleOperator) { // it starts the pods of modules
 		for _, m := range p.modules() {
 			step.After = append(step.After, p.parallelSteps(m.name())...)
@@ -296,8 +317,13 @@ func (p *planner) everything() string {
 	return lifecycle.Digest(indexes, p.vars)
 }
 
-// files adds the steps that bring the sealift binary, the add-ons' files and the host packages to the node.
+// files adds the steps that bring the sealift binary, the add-ons' files and the host packages to the node. Host packages of a
+// local bundle are installed while the files are extracted. With a remote one they come after the files, so that they are fetched once.
 func (p *planner) files() {
+	beside := p.archive.Local() && p.options.Upgrade == nil
+	if beside {
+		p.packages(true)
+	}
 	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + node.Binary, Timeout: shortTime,
 		Inputs: lifecycle.Digest(p.sealift)}, (*Install).keepBinary)
 	for _, a := range p.addOns {
@@ -307,7 +333,11 @@ func (p *planner) files() {
 		}
 		p.add(p.stepOf(a, lifecycle.PreInit, filesStep, "extract its files", copyTime), do)
 	}
-	p.packages()
+	if beside {
+		p.early = p.parallelSteps("")
+	} else {
+		p.packages(false)
+	}
 }
 
 // sealiftDigest is the digest of the running sealift.
@@ -319,14 +349,14 @@ func sealiftDigest(name string) (string, error) {
 	return file.SHA256, nil
 }
 
-// packages adds the step that installs host packages.
-func (p *planner) packages() {
+// packages adds the step that installs host packages, beside those that follow or before them.
+func (p *planner) packages(beside bool) {
 	names, inputs := p.packagesToInstall()
 	if len(names) == 0 {
 		return
 	}
 	p.add(lifecycle.Step{ID: packagesStep, Phase: lifecycle.PreInit, Title: "install " + plaintext.Count(len(names), "host package") + " with apt-get",
-		Timeout: kubeTime, Inputs: inputs}, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.installPackages(names)(ctx) })
+		Timeout: kubeTime, Inputs: inputs, Beside: beside}, func(i *Install, ctx context.Context) (lifecycle.State, error) { return i.installPackages(names)(ctx) })
 }
 
 // packagesToInstall returns the host packages of the add-ons, and the inputs of their step. On a node of a cluster, running add-ons are

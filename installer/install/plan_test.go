@@ -68,7 +68,7 @@ func TestStepsFollowKurlOrder(t *testing.T) {
 		with(t, "flannel", "apt socat\napt kmod\n", "flannel", "flannel_pre_init", "flannel_host", "flannel_post_init", "flannel_outro", "flannel_join", "someone_else"),
 	)
 	want := []string{
-		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network", "node/balancer",
+		"node/packages", "node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/network", "node/balancer",
 		"containerd/pre-init", "kubernetes/pre-init", "flannel/pre-init", "containerd/install", "kubernetes/host", "kubernetes/init", "node/share", "node/agent", "flannel/install",
 		"cluster/ready", "flannel/post-init", "flannel/outro",
 	}
@@ -110,7 +110,7 @@ func TestPlanIsAFunctionOfBundleAndHost(t *testing.T) {
 func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 	var addOns []addOn
 	for _, name := range []string{"containerd", "kubernetes", "flannel", "registry"} {
-		a := with(t, name, "", name, name+"_post_init")
+		a := with(t, name, "", name, name+"_host", name+"_post_init")
 		a.layout = &runtime.Layout{Images: make([]runtime.Image, 1)}
 		addOns = append(addOns, a)
 	}
@@ -120,10 +120,12 @@ func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 		after  []string
 	}
 	want := map[string]order{
-		"containerd/images": {}, "kubernetes/images": {}, node.InitStep: {}, "kubernetes/install": {},
-		"flannel/images": {beside: true}, "registry/images": {true, []string{"flannel/images"}}, "node/share": {beside: true},
+		"containerd/images": {beside: true}, "kubernetes/images": {true, []string{"containerd/images"}},
+		"flannel/images": {true, []string{"kubernetes/images"}}, "registry/images": {true, []string{"flannel/images"}},
+		"kubernetes/host": {}, node.InitStep: {after: []string{"containerd/images", "kubernetes/images"}}, "kubernetes/install": {after: []string{"kubernetes/images"}},
+		"node/share": {beside: true}, "node/agent": {beside: true},
 		"flannel/install": {after: []string{"flannel/images"}}, "registry/install": {after: []string{"registry/images"}},
-		"cluster/ready": {after: []string{"flannel/images", "registry/images", "node/share"}},
+		"cluster/ready": {after: []string{"containerd/images", "kubernetes/images", "flannel/images", "registry/images", "node/share", "node/agent"}},
 	}
 	got := map[string]order{}
 	for _, s := range i.plan {
@@ -149,6 +151,31 @@ func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 		if strings.HasSuffix(s.ID, "/images") && s.Beside {
 			t.Errorf("%s is not waited for before the host joins", s.ID)
 		}
+	}
+}
+
+// TestHostPackagesComeBesideFiles finds the steps that wait for host packages: what first needs one of them, and the rest comes behind it.
+func TestHostPackagesComeBesideFiles(t *testing.T) {
+	addOns := []addOn{with(t, "containerd", "apt isal\n", "containerd_install"), with(t, "kubernetes", "apt socat\n", "kubernetes_pre_init", "kubernetes_host")}
+	i := made(t, addOns...)
+	waiting := func() (ids []string) {
+		for _, s := range i.makePlan() {
+			if slices.Contains(s.After, packagesStep) {
+				ids = append(ids, s.ID)
+			}
+		}
+		return ids
+	}
+	if s := i.plan[0]; s.ID != packagesStep || !s.Beside {
+		t.Errorf("the plan begins with %s, beside others %t", s.ID, s.Beside)
+	}
+	if got := waiting(); !slices.Equal(got, []string{node.NetworkStep, "cluster/ready"}) {
+		t.Errorf("%v wait for host packages", got)
+	}
+	i.options.Upgrade = &Upgrade{From: "1"}
+	plan := i.makePlan()
+	if at := slices.IndexFunc(plan, func(s lifecycle.Step) bool { return s.ID == packagesStep }); at < 3 || plan[at].Beside {
+		t.Errorf("an upgrade installs host packages as step %d, beside others %t", at, plan[at].Beside)
 	}
 }
 

@@ -83,7 +83,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	checks = append(checks, preflight.Check{Name: "bundle", Probe: i.whole})
+	checks = append(checks, preflight.Check{Name: "bundle", Probe: i.whole}.Ahead(ctx))
 	report, err := preflight.Run(ctx, checks)
 	if err != nil {
 		return preflight.Record{}, err

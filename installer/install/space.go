@@ -150,7 +150,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 		}
 		if pending[a.name()+"/images"] {
 			layouts = append(layouts, a.layout)
-			imageFiles += filesPerImage * uint64(len(a.layout.Images))
+			imageFiles += filesPerImage * uint64(len(i.nodeImages(a).Images))
 		}
 	}
 	images, err := runtime.UnpackedSize(layouts...)

@@ -178,7 +178,7 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 			return nil, err
 		}
 		defer r.Close()
-		result, err := r.Load(ctx, a.layout, func(ref string) {
+		result, err := loadLayout(ctx, r, i.socket, i.nodeImages(a), func(ref string) {
 			fmt.Fprintf(i.Log, "loading %s\n", ref)
 			lifecycle.Note(ctx, "loading "+ref)
 		})

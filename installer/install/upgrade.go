@@ -160,7 +160,7 @@ func (p *planner) agent() {
 	}
 	unit := service.AgentWith(p.options.Root, service.AgentOptions{Metrics: folder, Mirror: isTrue(p.spec.AddOn("containerd").Options, "mirror")})
 	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
-		Inputs: lifecycle.Digest(unit.Text)}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
+		Inputs: lifecycle.Digest(unit.Text), Beside: true}, func(i *Install, ctx context.Context) (lifecycle.State, error) {
 		if i.follows() { // this is the agent, which a restart would kill at this step each time; it ends on its own afterwards
 			return nil, unit.Install(ctx, i.Log)
 		}

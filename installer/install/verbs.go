@@ -81,7 +81,7 @@ func (i *Install) importImages(ctx context.Context, dir string) error {
 			return fmt.Errorf("load images of %s: %w", name, err)
 		}
 		fmt.Fprintf(i.Log, "%s: loaded %s\n", name, strings.Join(loaded, ", "))
-		return nil
+		return allowImages(ctx, r, i.socket, loaded...)
 	})
 }
 

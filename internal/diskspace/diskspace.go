@@ -15,7 +15,7 @@ type Space struct {
 	Bytes     uint64
 	Inodes    uint64 // how many more files it can have
 	AllInodes uint64 // how many files it can have; 0, as Inodes then is, if it has no such limit
-	ReadOnly  bool   // how it is mounted
+	ReadOnly  bool   // how the host mounts it
 }
 
 // Of returns the space of the file system that has a path, or would have it.
@@ -32,5 +32,6 @@ func Of(path string) (s Space, err error) {
 	if err != nil {
 		return s, fmt.Errorf("read what %s has left: %w", path, err)
 	}
-	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree, AllInodes: fs.Files, ReadOnly: fs.Flags&unix.ST_RDONLY != 0}, nil
+	readOnly := fs.Flags&unix.ST_RDONLY != 0 && !isWritableOnHost(at)
+	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree, AllInodes: fs.Files, ReadOnly: readOnly}, nil
 }

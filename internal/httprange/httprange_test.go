@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestEmptyRangesAreRefused(t *testing.T) {
+func TestRangesAreServedIgnoredOrRefused(t *testing.T) {
 	for _, row := range []struct {
 		content, asked, condition string
 		status                    int
@@ -24,7 +24,11 @@ func TestEmptyRangesAreRefused(t *testing.T) {
 		{"0123456789", "bytes=0-0,-1", "", 200, "", "0123456789"},
 		{"0123456789", "bytes=0-0,-0", "", 200, "", "0123456789"},
 		{"0123456789", "bytes=-0", `"other"`, 200, "", "0123456789"}, // If-Range: the range belongs to another version
-		{"0123456789", "lines=-0", "", 416, "", ""},
+		{"0123456789", "Bytes=0-0", "", 206, "bytes 0-0/10", "0"},
+		{"0123456789", "BYTES=-0", "", 416, "bytes */10", ""},
+		{"0123456789", "lines=0-5", "", 200, "", "0123456789"},
+		{"0123456789", "lines=-0", "", 200, "", "0123456789"},
+		{"0123456789", "0-5", "", 200, "", "0123456789"},
 		{"", "bytes=-0", "", 200, "", ""}, // as net/http responds to any range of an empty file
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -1,4 +1,4 @@
-// Package poll waits: Until for something that others bring about, Backoff before another attempt, Repeat between the passes of a
+// Package poll waits: Until and Pace for something that others bring about, Backoff before another attempt, Repeat between the passes of a
 // daemon. All of them end with their context. It never decides which errors of a service are transient: callers mark those with
 // NotYet or NotBefore, or use Success, where all are.
 package poll

@@ -1,7 +1,7 @@
 // Package strictyaml reads YAML that people write. It refuses the parts of YAML that such files do not need and that can
 // surprise, and it knows the position of everything that it reads.
 //
-// It refuses a second document, keys that are repeated or not strings, anchors and aliases (a short document could expand
+// It refuses a second document (empty ones are skipped), keys that are repeated or not strings, anchors and aliases (a short document could expand
 // to a huge one), custom tags, and deep nesting. The caller decides which keys its format has.
 //
 // What it writes can be read again.
@@ -63,25 +63,43 @@ var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
 // document returns the one value in data, or reports why there is none.
 func (r *Reader) document(data []byte) *yaml.Node {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var first, second yaml.Node
-	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
+	root, ok := r.find(data)
+	if ok && root == nil {
 		r.Errorf(diag.Pos{File: r.Name}, "", "the document is empty")
-		return nil
-	} else if err != nil {
-		r.syntax(err)
-		return nil
 	}
-	switch err := decoder.Decode(&second); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		r.syntax(err)
-		return nil
-	default:
-		r.Errorf(r.Pos(&second), "keep one document per file", "a second document")
-		return nil
+	return root
+}
+
+// IsEmpty reports whether data has no document, but at most comments and lines of ---.
+func IsEmpty(data []byte) bool {
+	root, ok := new(Reader).find(data)
+	return ok && root == nil
+}
+
+// find returns the one value in data, or nil if there is none. ok is false if it reported a mistake.
+func (r *Reader) find(data []byte) (only *yaml.Node, ok bool) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var next yaml.Node
+		switch err := decoder.Decode(&next); {
+		case errors.Is(err, io.EOF):
+			return only, true
+		case err != nil:
+			r.syntax(err)
+			return nil, false
+		case isComment(next.Content[0]):
+		case only != nil:
+			r.Errorf(r.Pos(&next), "keep one document per file", "a second document")
+			return nil, false
+		default:
+			only = next.Content[0]
+		}
 	}
-	return first.Content[0]
+}
+
+// isComment reports whether a document has at most comments, as above the first --- of many files and below the last.
+func isComment(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0 && n.Anchor == "" && n.ShortTag() == "!!null"
 }
 
 // syntax reports an error of the YAML parser, which has the line inside its text.

@@ -56,6 +56,36 @@ func TestFieldsNamesEveryUnknownKeyWithItsPlace(t *testing.T) {
 	}
 }
 
+func TestEmptyDocumentsAreSkipped(t *testing.T) {
+	for text, row := range map[string]struct {
+		empty bool
+		err   string
+	}{
+		"":                       {true, "f: error: the document is empty"},
+		" \n# a comment\n":       {true, "f: error: the document is empty"},
+		"---\n# a\n---\n...\n":   {true, "f: error: the document is empty"},
+		"# a\n---\n---\na: b\n":  {false, ""},
+		"a: b\n---\n# c\n---\n":  {false, ""},
+		"a: b\n---\n---\nc: d\n": {false, "f:3:1: error: a second document (keep one document per file)"},
+		"---\nnull\n":            {false, "f:2:1: error: the document is not a mapping"},
+		"---\n''\n":              {false, "f:2:1: error: the document is not a mapping"},
+		"a: b\n--- ~\n":          {false, "f:2:1: error: a second document (keep one document per file)"},
+		"a: b\n---\n\tc: d\n":    {false, "f:3:1: error: not YAML: found character that cannot start any token"},
+	} {
+		if got := strictyaml.IsEmpty([]byte(text)); got != row.empty {
+			t.Errorf("%q is empty: %t", text, got)
+		}
+		r := strictyaml.Reader{Name: "f"}
+		root, got := r.Mapping([]byte(text)), ""
+		if err := r.Err(); err != nil {
+			got = err.Error()
+		}
+		if got != row.err || root == nil != (row.err != "") {
+			t.Errorf("%q: %v %q, want %q", text, root, got, row.err)
+		}
+	}
+}
+
 func TestTextKeepsItsSpelling(t *testing.T) {
 	for text, want := range map[string]string{"v: 1.20": "1.20", "v: 0x10": "0x10", "v: ~": "", "v: on": "on", `v: "a b"`: "a b"} {
 		r := strictyaml.Reader{Name: "f"}

@@ -146,6 +146,14 @@ func Redacted(u *url.URL) string {
 	return shown.Redacted()
 }
 
+// Shown returns the location of something as people may see it: without the password, if it is a URL.
+func Shown(location string) string {
+	if u, err := url.Parse(location); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return location
+}
+
 // body aborts a request whose answer stalls, drips or does not end.
 type body struct {
 	io.ReadCloser

@@ -49,6 +49,19 @@ func drip(pause time.Duration) http.HandlerFunc {
 	}
 }
 
+func TestShownLocationsHaveNoPassword(t *testing.T) {
+	for location, want := range map[string]string{
+		"https://user:secret@a.example/x?region=eu": "https://user:xxxxx@a.example/x?region=eu",
+		"https://a.example/x":                       "https://a.example/x",
+		"s3://bucket/prefix":                        "s3://bucket/prefix",
+		"/srv/a b%":                                 "/srv/a b%",
+	} {
+		if got := transfer.Shown(location); got != want {
+			t.Errorf("%s is shown as %s, want %s", location, got, want)
+		}
+	}
+}
+
 func TestRedirectLoopEnds(t *testing.T) {
 	for name, next := range map[string]func(*http.Request) string{
 		"to itself": func(r *http.Request) string { return r.URL.Path },

@@ -36,7 +36,8 @@ type Repository struct {
 type file struct{ device, inode uint64 }
 
 // Of opens the repository of an add-on's directory, addons/<name>/<version>: the nearest directory above it that is under version
-// control or, without one, the directory that has addons. A symbolic link is never treated as the repository, because it may lead
+// control or, without one, the directory that has addons. If the add-on itself is under version control, as a submodule is, it is the directory
+// <name>. A symbolic link is never treated as the repository, because it may lead
 // anywhere.
 func Of(dir string) (*Repository, error) {
 	abs, err := filepath.Abs(dir)
@@ -64,6 +65,8 @@ func find(dir string) (string, error) {
 	for at := start; at != filepath.Dir(at); at = filepath.Dir(at) {
 		_, err := os.Lstat(filepath.Join(at, versionControl))
 		switch {
+		case err == nil && at == dir:
+			return filepath.Dir(dir), nil // a submodule: all versions of an add-on belong together
 		case err == nil && !isLink(at):
 			return at, nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):

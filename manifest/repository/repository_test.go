@@ -126,6 +126,21 @@ func TestHardLinkDoesNotLeadOut(t *testing.T) {
 	}
 }
 
+func TestSubmoduleReachesItsOtherVersions(t *testing.T) {
+	_, addOn := tree(t, true)
+	if err := os.WriteFile(filepath.Join(addOn, ".git"), []byte("gitdir: ../../../.git/modules/demo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(t, addOn, "../shared"); err != nil || got != "shared" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, name := range []string{".git", "../../../files/a", "../../demo/1.0/.git"} {
+		if got, err := read(t, addOn, name); !errors.Is(err, repository.ErrOutside) {
+			t.Errorf("%s gave %q, %v", name, got, err)
+		}
+	}
+}
+
 func TestLinkIsNotARepository(t *testing.T) {
 	base, _ := tree(t, true)
 	link(t, filepath.Join(base, "other", "demo"), filepath.Join(base, "repo", "addons", "linked"))

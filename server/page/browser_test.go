@@ -1,9 +1,6 @@
 package page_test
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,23 +8,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/testing/browser"
 )
-
-// screenshot keeps a picture for the documentation when UPDATE_SCREENSHOTS is set.
-func screenshot(name string) chromedp.Action {
-	return chromedp.ActionFunc(func(ctx context.Context) error {
-		if os.Getenv("UPDATE_SCREENSHOTS") == "" {
-			return nil
-		}
-		var png []byte
-		if err := chromedp.CaptureScreenshot(&png).Do(ctx); err != nil {
-			return err
-		}
-		return atomicfile.Write(filepath.Join("../../docs/images", name), png)
-	})
-}
 
 // TestBrowserComposesInstaller chooses versions and options, sees the result change, stores it and reads the commands.
 func TestBrowserComposesInstaller(t *testing.T) {
@@ -35,7 +17,7 @@ func TestBrowserComposesInstaller(t *testing.T) {
 	ctx := browser.ForTest(t)
 	var problem, yaml, address, command string
 	err := chromedp.Run(ctx,
-		chromedp.Navigate(s.URL+"/"), chromedp.WaitVisible("table", chromedp.ByQuery), screenshot("packages.png"),
+		chromedp.Navigate(s.URL+"/"), chromedp.WaitVisible("table", chromedp.ByQuery), browser.Screenshot("packages.png"),
 		chromedp.Click(`nav a[href="/compose"]`, chromedp.ByQuery), chromedp.WaitVisible("#compose", chromedp.ByQuery),
 		browser.Choose("#version-engine", "2.2.1"), chromedp.WaitVisible("#yaml", chromedp.ByQuery),
 		chromedp.Click("fieldset details summary", chromedp.ByQuery),
@@ -44,9 +26,9 @@ func TestBrowserComposesInstaller(t *testing.T) {
 		browser.Choose(`[name="option.engine.mirrors"]`, "[near.example]"), chromedp.WaitNotPresent(".problem", chromedp.ByQuery),
 		browser.Choose("#version-kubernetes", "1.36.x"),
 		chromedp.Poll(`document.querySelector("#yaml")?.textContent.includes("1.36.x")`, nil, chromedp.WithPollingTimeout(5*time.Minute)),
-		chromedp.Text("#yaml", &yaml, chromedp.ByQuery), chromedp.Location(&address), screenshot("compose.png"),
+		chromedp.Text("#yaml", &yaml, chromedp.ByQuery), chromedp.Location(&address), browser.Screenshot("compose.png"),
 		chromedp.Click("button.first", chromedp.ByQuery), chromedp.WaitVisible("#command-online", chromedp.ByQuery),
-		chromedp.Text("#command-online", &command, chromedp.ByQuery), screenshot("commands.png"),
+		chromedp.Text("#command-online", &command, chromedp.ByQuery), browser.Screenshot("commands.png"),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -48,21 +48,44 @@ func hostChecks(ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return strings.HasPrefix(id, "5.") })
 }
 
-// TestClusterPassesBenchmark installs with cisCompliance. What is left has a reason that no setting changes.
-func TestClusterPassesBenchmark(t *testing.T) {
+// hardened installs a cluster of two hosts with settings of the Installer, and compares it with the benchmark. left are the checks of the
+// control plane that are not met.
+func hardened(t *testing.T, settings string, left ...string) (first, worker node) {
+	t.Helper()
 	r := build(t, current, "debian-12")
-	n, worker := node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
-	n.must(install + " kubernetes-cis-compliance")
-	worker.must(n.joinCommand(""))
-	n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
-	if left := hostChecks(n.notMet()); !slices.Equal(left, []string{"1.1.9", "1.1.12", "1.2.1", "1.2.9", "1.2.11", "3.1.1"}) {
-		t.Errorf("not met: %v", left)
+	first, worker = node{lab.Host(t, host.Spec{USB: []string{r.usb}}), t}, node{lab.Host(t, host.Spec{}), t}
+	first.must(install + " " + settings)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	if got := hostChecks(first.notMet()); !slices.Equal(got, left) {
+		t.Errorf("not met: %v", got)
 	}
-	if left := worker.notMet(); len(left) > 0 {
-		t.Errorf("not met on a worker: %v", left)
+	if got := worker.notMet(); len(got) > 0 {
+		t.Errorf("not met on a worker: %v", got)
 	}
 	// the API server verifies kubelets now, and writes audit logs
-	n.must(kubectl + "--namespace kube-system logs --tail=1 --selector=k8s-app=kube-proxy --prefix")
-	n.must("grep -q '\"verb\":\"create\"' /var/log/apiserver/k8s-audit.log && ! grep -q '\"resource\":\"leases\"' /var/log/apiserver/k8s-audit.log")
-	n.must("sealift status")
+	first.must(kubectl + "--namespace kube-system logs --tail=1 --selector=k8s-app=kube-proxy --prefix")
+	first.must("grep -q '\"verb\":\"create\"' /var/log/apiserver/k8s-audit.log && ! grep -q '\"resource\":\"leases\"' /var/log/apiserver/k8s-audit.log")
+	first.must("sealift status")
+	return first, worker
+}
+
+// TestClusterPassesBenchmark installs with cisCompliance. What is left has a reason that no setting changes.
+func TestClusterPassesBenchmark(t *testing.T) {
+	hardened(t, "kubernetes-cis-compliance", "1.1.9", "1.1.12", "1.2.1", "1.2.9", "1.2.11", "3.1.1")
+}
+
+// TestStrictClusterPassesBenchmark installs with hardening: strict, runs an application with a volume, and restarts a host, whose kubelet
+// starts only with the kernel's settings that it wants.
+func TestStrictClusterPassesBenchmark(t *testing.T) {
+	first, worker := hardened(t, "kubernetes.hardening=strict", "1.1.9", "1.1.12", "1.2.1", "1.2.11", "3.1.1")
+	first.runsApp()
+	first.refuses(kubectl+`run folder --image=docker.io/library/busybox:1.35.0 --overrides='{"spec":{"volumes":[{"name":"etc","hostPath":{"path":"/etc"}}]}}' 2>&1`, 1, `violates PodSecurity "baseline`)
+	first.must(kubectl + `get --raw /api/v1/nodes/` + worker.Name() + `/proxy/configz | grep -q '"protectKernelDefaults":true'`)
+	if err := worker.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	worker.must("for i in $(seq 120); do systemctl is-active kubelet && exit 0; sleep 1; done; journalctl --no-pager -n 50 -u kubelet; exit 1")
+	first.must("sleep 60; " + kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first.pulled()
 }

@@ -5,7 +5,6 @@ package airgap_test
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -68,9 +67,7 @@ func channelKeeps(n node) {
 	n.says(plan, "adopt\tit is adopted from the installer, which applied version "+currentNetwork+"\n", "it is adopted from the installer, which applied version 0.9.0; version 0.9.1 is newer than 0.9.0\n")
 	n.says(channel+"sealift channel get", "0.9.0\t-\t-\tinstaller\t-\n")
 
-	seed := rand.Uint64()
-	n.t.Logf("seed of the kills: %d", seed)
-	moments := rand.New(rand.NewPCG(seed, 0))
+	moments := seeded(n.t)
 	took := map[string]time.Duration{} // each command, when nothing killed it
 	kills := 0
 	for round := 0; kills < 10; round++ {

@@ -31,12 +31,20 @@ func withConsole(t *testing.T) delivery {
 			r.run(t, args...)
 		})
 		compile(t, r.dir(), "./cmd/sealift-console")
-		t.Setenv("SEALIFT_KEY_PASSPHRASE", "of the lab")
+		t.Setenv("SEALIFT_KEY_PASSPHRASE", keyPassphrase)
 		r.run(t, "key", "generate", "--out", filepath.Join(r.dir(), "release"))
-		shell(t, r.dir(), "cp release.pub "+r.usb+"/")
-		r.run(t, "bundle", "-f", "testgrid/demo/installer.yaml", "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"), "--key", filepath.Join(r.dir(), "release.key"), "--sealift-console", filepath.Join(r.dir(), "sealift-console"))
-		shell(t, r.usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
+		r.consoleBundle(t, "testgrid/demo/installer.yaml", r.usb)
 	})
+}
+
+const keyPassphrase = "of the lab"
+
+// consoleBundle makes the signed bundle of an Installer with sealift-console, and puts it into a folder with its public key.
+func (r delivery) consoleBundle(t *testing.T, installer, folder string) {
+	t.Helper()
+	t.Setenv("SEALIFT_KEY_PASSPHRASE", keyPassphrase)
+	r.run(t, "bundle", "-f", installer, "--store", r.packages, "--out", filepath.Join(folder, "cluster.tar.gz"), "--key", filepath.Join(r.dir(), "release.key"), "--sealift-console", filepath.Join(r.dir(), "sealift-console"))
+	shell(t, folder, "cp "+filepath.Join(r.dir(), "release.pub")+" . && tar xzf cluster.tar.gz --occurrence=1 install.sh")
 }
 
 // visitor is a person at the console of a node: curl of this machine, in the network of the host.

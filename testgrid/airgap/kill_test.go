@@ -5,6 +5,8 @@ package airgap_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,11 +159,23 @@ func (n node) finished(step string) bool {
 	return done
 }
 
+// seeded returns random numbers for moments of a test. SEALIFT_TEST_SEED repeats those of an earlier run, which logged its seed.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("SEALIFT_TEST_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("SEALIFT_TEST_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // moments of a test
+}
+
 // killedAtRandom kills an install fifteen times, or until all of its steps are finished between two kills.
 func killedAtRandom(n node) {
-	seed := uint64(time.Now().UnixNano())
-	n.t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := seeded(n.t)
 	steps := n.plannedSteps()
 	kills := 0
 	for kills < 15 && !n.finished(steps[len(steps)-1]) {

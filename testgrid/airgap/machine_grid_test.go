@@ -69,11 +69,8 @@ func TestVirtualMachineBecomesACluster(t *testing.T) {
 	if !strings.Contains(config, `"cgroupDriver":"systemd"`) {
 		t.Errorf("the kubelet's driver: %s", config)
 	}
-	if err := n.Reboot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	n.must("for i in $(seq 600); do " + kubectl + "wait --for=condition=Ready pods --all --all-namespaces --field-selector=status.phase=Running --timeout=10s && exit 0; sleep 1; done; exit 1")
-	secondRun(n)
+	n.limitsPod()
+	n.comesBackAfterReboot()
 }
 
 // TestSlowAndSmallHostsInstall uses a host with a tenth of two processors of this machine, and one with two processors that are half as fast

@@ -51,6 +51,21 @@ func (n node) runsFromRegistry(on node, tag string) {
 		kubectl + "wait pod/" + pod + " --for condition=Ready --timeout 180s && " + kubectl + "delete pod " + pod + " --now")
 }
 
+// keepsBundledImages starts pods without a secret on a node whose kubelet has pulled a copy of the bundle's busybox with one: the name that the
+// bundle has works in each spelling, and the copy does not.
+func (n node) keepsBundledImages(on node, tag string) {
+	n.t.Helper()
+	started := func(pod, image string) string {
+		return kubectl + "run " + pod + " --image " + image + ` --image-pull-policy IfNotPresent --overrides '{"spec":{"nodeName":"` + on.Name() +
+			`","terminationGracePeriodSeconds":0}}' --command -- sleep 600 && `
+	}
+	for pod, image := range map[string]string{"bundled": "docker.io/library/busybox:1.35.0", "short": "busybox:1.35.0"} {
+		n.must(started(pod, image) + kubectl + "wait pod/" + pod + " --for condition=Ready --timeout 60s && " + kubectl + "delete pod " + pod + " --now")
+	}
+	n.must(started("private", inRegistry+tag) + kubectl + "wait pod/private --for jsonpath='{.status.containerStatuses[0].state.waiting.reason}'=ErrImagePull --timeout 60s && " +
+		kubectl + "delete pod private --now")
+}
+
 // refusesWrongPassword tries to push and to pull with another password, and without the CA.
 func (n node) refusesWrongPassword(tag string) {
 	n.t.Helper()
@@ -100,6 +115,9 @@ func servesEveryNode(t *testing.T, more []string) {
 			n.pulls(pushed.Name())
 		}
 		first.runsFromRegistry(n, first.Name())
+		first.keepsBundledImages(n, first.Name())
+		n.must("systemctl restart kubelet")
+		first.keepsBundledImages(n, first.Name())
 		n.refusesWrongPassword(first.Name())
 	}
 	first.collectsGarbage()

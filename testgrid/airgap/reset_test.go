@@ -13,11 +13,7 @@ import (
 func (n node) state() []string {
 	n.t.Helper()
 	lines := strings.Split(strings.TrimSpace(n.must(scenario.StateScript)), "\n")
-	var rules bytes.Buffer
-	if err := n.Exec(n.t.Context(), host.Command{Args: []string{"iptables-save"}, Stdout: &rules, NetworkOnly: true}); err != nil {
-		n.t.Fatal(err)
-	}
-	for line := range strings.Lines(rules.String()) {
+	for line := range strings.Lines(n.rules()) {
 		if strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":") && strings.Contains(line, " - ") {
 			lines = append(lines, "rule "+strings.TrimSpace(line))
 		}
@@ -25,6 +21,23 @@ func (n node) state() []string {
 	slices.Sort(lines)
 	return lines
 }
+
+// rules returns the firewall's rules. This machine's program cannot join the network of a virtual machine: that has one of its own in
+// keptIPTables, or no rules yet.
+func (n node) rules() string {
+	n.t.Helper()
+	if n.IsMachine() {
+		return n.must("[ ! -e " + keptIPTables + " ] || LD_LIBRARY_PATH=" + keptIPTables + " XTABLES_LIBDIR=" + keptIPTables + "/xtables " + keptIPTables + "/xtables-nft-multi iptables-save")
+	}
+	var rules bytes.Buffer
+	if err := n.Exec(n.t.Context(), host.Command{Args: []string{"iptables-save"}, Stdout: &rules, NetworkOnly: true}); err != nil {
+		n.t.Fatal(err)
+	}
+	return rules.String()
+}
+
+// keptIPTables is the folder for the program that lists the rules of a virtual machine, with its libraries.
+const keptIPTables = "/var/tmp/iptables"
 
 // resetCommand is a reset with a program that outlives it.
 const resetCommand = "exec /var/tmp/sealift reset --yes"

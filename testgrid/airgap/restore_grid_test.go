@@ -4,7 +4,6 @@ package airgap_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
@@ -105,9 +104,7 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	t.Logf("etcd's data and the keys are back in %s:\n%s", took.Round(time.Second), out)
 	n.hasAll(objects)
 
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := seeded(t)
 	n.beginsEmpty()
 	killed := 0
 	for range 10 {

@@ -150,29 +150,58 @@ func (n node) awaits(ca, name, port, address string) {
 	}
 }
 
-// losesNothing replaces Traefik's pods while two clients ask all the time: one by TLS at the address of metallb, one at a node port.
-func (n node) losesNothing(outside node, ca, pool, worker string) {
-	n.t.Helper()
-	ctx, stop := context.WithCancel(n.t.Context())
+// way is how a client reaches Traefik.
+type way struct{ name, port, address string }
+
+// outage is what a client lost, and how long it had no answer at most.
+type outage struct {
+	asked   int
+	causes  map[string]int // by the status of curl, with that of HTTP
+	longest time.Duration
+	errs    []string
+}
+
+// asksAllTheTime starts a client for each way. Call the returned function to stop them.
+func (n node) asksAllTheTime(ca string, ways ...way) (stop func() []outage) {
+	ctx, cancel := context.WithCancel(n.t.Context())
 	var group sync.WaitGroup
-	asked, lost := make([]int, 2), make([][]string, 2)
-	for i, way := range [][]string{{"names.example.com", "443", pool}, {"route.example.com", "30180", worker}} {
+	all := make([]outage, len(ways))
+	for i, w := range ways {
 		group.Go(func() {
-			for ctx.Err() == nil {
-				_, err := outside.fetches(context.WithoutCancel(ctx), ca, way[0], way[1], way[2])
-				asked[i]++
-				if err != nil {
-					lost[i] = append(lost[i], err.Error())
+			all[i].causes = map[string]int{}
+			for answered := time.Now(); ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+				_, err := n.fetches(context.WithoutCancel(ctx), ca, w.name, w.port, w.address)
+				all[i].asked++
+				if err == nil {
+					all[i].longest = max(all[i].longest, time.Since(answered))
+					answered = time.Now()
+					continue
 				}
-				time.Sleep(20 * time.Millisecond)
+				_, said, _ := strings.Cut(err.Error(), "curl: ")
+				all[i].causes[strings.TrimSpace(said)]++
+				all[i].errs = append(all[i].errs, time.Now().Format(time.TimeOnly)+" "+err.Error())
 			}
 		})
 	}
+	return func() []outage {
+		cancel()
+		group.Wait()
+		return all
+	}
+}
+
+// losesNothing replaces Traefik's pods while two clients ask all the time: one by TLS at the address of metallb, one at a node port.
+func (n node) losesNothing(outside node, ca, pool, worker string) {
+	n.t.Helper()
+	stop := outside.asksAllTheTime(ca, way{"names.example.com", "443", pool}, way{"route.example.com", "30180", worker})
 	out, code := n.run(kubectl + "--namespace traefik rollout restart deployment/traefik && " + kubectl + "--namespace traefik rollout status deployment/traefik --timeout=300s && sleep 15")
-	stop()
-	group.Wait()
-	n.t.Logf("the clients asked %v times while Traefik's pods were replaced, and lost %d and %d requests", asked, len(lost[0]), len(lost[1]))
-	if code != 0 || asked[0] < 100 || asked[1] < 100 || len(lost[0])+len(lost[1]) > 0 {
-		n.t.Errorf("the rollout ended with %d:\n%s\nlost: %q", code, out, lost)
+	if code != 0 {
+		n.t.Errorf("the rollout ended with %d:\n%s", code, out)
+	}
+	for _, client := range stop() {
+		n.t.Logf("a client asked %d times while Traefik's pods were replaced, and lost %d requests", client.asked, len(client.errs))
+		if client.asked < 100 || len(client.errs) > 0 {
+			n.t.Errorf("lost: %q", client.errs)
+		}
 	}
 }

@@ -93,21 +93,28 @@ func undoneOnThree(t *testing.T, usb, joins []string, version string) {
 	all[2].must("systemctl start kubelet")
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s && " + kubectl + "get configmap since-then")
 
+	first.goesBack(all, version, before)
+}
+
+// goesBack undoes the last upgrade of a cluster of three control planes and perhaps more nodes. The first command is killed, and the second one
+// resumes. Then all nodes run this version again, and the stored objects are those of before the upgrade.
+func (n node) goesBack(all []node, version, objects string) {
+	n.t.Helper()
 	began := time.Now()
-	out, _ := first.run("timeout --signal=KILL 25 sealift upgrade undo --yes 2>&1")
-	t.Log(out)
+	out, _ := n.run("timeout --signal=KILL 25 sealift upgrade undo --yes 2>&1")
+	n.t.Log(out)
 	if !strings.Contains(out, "done: the cluster runs") {
-		t.Log(first.must("sealift upgrade undo --yes 2>&1"))
+		n.t.Log(n.must("sealift upgrade undo --yes 2>&1"))
 	}
-	t.Logf("%d nodes went back in %s, with a kill", len(all), time.Since(began).Round(time.Second))
-	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
-	first.runs(version, len(all))
-	first.hasMembers(3)
-	if after := first.must(storedObjects); after != before {
-		t.Errorf("the objects are not those of before:\n%s\n%s", before, after)
+	n.t.Logf("%d nodes went back in %s, with a kill", len(all), time.Since(began).Round(time.Second))
+	n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	n.runs(version, len(all))
+	n.hasMembers(3)
+	if after := n.must(storedObjects); after != objects {
+		n.t.Errorf("the objects are not those of before:\n%s\n%s", objects, after)
 	}
-	for _, n := range all {
-		n.must("for i in $(seq 60); do sealift status && break; sleep 2; done; sealift status && test -z \"$(find /var/lib/sealift/state/undo -name set.json)\"")
+	for _, each := range all {
+		each.must("for i in $(seq 60); do sealift status && break; sleep 2; done; sealift status && test -z \"$(find /var/lib/sealift/state/undo -name set.json)\"")
 	}
-	first.pulled()
+	n.pulled()
 }

@@ -4,7 +4,6 @@ package airgap_test
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,6 +118,8 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	first.apply(asked)
 	first.must(kubectl + "rollout status deployment/asked --timeout=180s")
 	services := first.must(kubectl + "get services asked kubernetes -o jsonpath={.items[*].spec.clusterIP}")
+	first.must(manyObjects)
+	objects := first.must(storedObjects)
 	worker.must("systemd-run --quiet --unit=clients bash -c " + shellword.Quote(clients) + " clients " + services)
 
 	out := first.must(upgrade + " yes 2>&1")
@@ -133,6 +134,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	first.runs("v"+current, 4)
 	first.pulled()
 	others[0].must("sealift status")
+	first.goesBack(append([]node{first}, others...), "v"+releases.Current("kubernetes").Before().Before().Version, objects)
 }
 
 // fromRecord makes a bundle for a cluster of minors, without the cluster's content, on a disk of its control plane.
@@ -309,9 +311,7 @@ func TestDaemonSetRollsOutWhereImagesExist(t *testing.T) {
 func TestKilledUpgradeResumes(t *testing.T) {
 	disks := []*isolation.Disk{isolation.NewDisk(t, 24<<30), isolation.NewDisk(t, 24<<30)}
 	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // moments of a test
+	random := seeded(t)
 	powerless := func(n node, of *isolation.Disk) {
 		t.Helper()
 		of.CutPower()

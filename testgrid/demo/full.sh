@@ -5,9 +5,8 @@
 # newest NAME: the last version of an add-on in the table of releases.
 newest() { awk -v name="$1" '$1 == name { version = $2 } END { print version }' internal/releases/releases.txt; }
 
-# Add-ons beside those of the demo, in the order in which their pages are followed. That of registry comes last: it pulls an image with a
-# secret, which no pod without that secret gets after that.
-more=(metallb traefik cert-manager object-store velero prometheus volume-snapshots node-local-dns descheduler kube-network-policies gatekeeper registry)
+# Add-ons beside those of the demo, in the order in which their pages are followed.
+more=(metallb traefik cert-manager object-store registry velero prometheus volume-snapshots node-local-dns descheduler kube-network-policies gatekeeper)
 
 # The options that the Installer of each page has.
 installer_of() {
@@ -77,7 +76,7 @@ memory_of_add_ons() {
     bin/sealift inspect "$work/usb/cluster.tar.gz" -o json | jq -r '.packages[] | .name as $n | .images[]? | [.ref // .name, $n] | @tsv' >"$work/images.tsv"
     on_host "${kubectl[@]}" get pods -A -o json |
         jq -r '.items[] | .metadata as $m | .spec.containers[]
-            | .image |= (if test("^[^/]*[.:][^/]*/") then . elif test("/") then "docker.io/" + . else "docker.io/library/" + . end)
+            | .image |= (if test("^[^/]*[.:][^/]*/") then . else "docker.io/" + . end | sub("^docker.io/(?<name>[^/]+)$"; "docker.io/library/\(.name)"))
             | [$m.namespace + "/" + $m.name + "/" + .name, .image] | @tsv' >"$work/containers.tsv"
     on_host "${kubectl[@]}" top pods -A --containers --no-headers | awk '
         FILENAME == ARGV[1] { owner[$1] = $2; next }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
@@ -47,7 +47,7 @@ type cell struct {
 func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 	c := &cell{runner: r, test: j.test, system: j.system, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
-	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, redacted(r.Store), j.test.ID, j.system)
+	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, transfer.Shown(r.Store), j.test.ID, j.system)
 	if server := strings.TrimRight(r.Server, "/"); server != "" && !j.test.Airgap {
 		c.result.Reproduce += " --server " + server
 	}
@@ -58,14 +58,6 @@ func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 		maps.Copy(c.result.Packages, newer.packages)
 	}
 	return c
-}
-
-// redacted hides the password of a store's URL, because many people read a report.
-func redacted(location string) string {
-	if u, err := url.Parse(location); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	return location
 }
 
 // kurlHelpers is the file of functions that kURL's runner puts on its hosts.

@@ -175,7 +175,7 @@ func ReadCA(name string) (*x509.Certificate, error) {
 	return all[0], nil
 }
 
-// ReadCAs reads the certificates of a PEM file: more than one while CAs are rotated.
+// ReadCAs reads the certificates of a PEM file: more than one while CAs are rotated. It takes a certificate that is not one of a CA, too.
 func ReadCAs(name string) ([]*x509.Certificate, error) {
 	text, err := regularfile.ReadFile(name)
 	if err != nil {

@@ -6,6 +6,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// StaticPods returns the names of kubeadm's pods on a control plane, in the order in which they depend on each other. Their programs,
+// their containers and their images have the same names. No other node runs one of them.
+func StaticPods() []string {
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+}
+
 // Pod is the manifest of a static pod, with all its fields. It is read and written as JSON; comments are lost.
 type Pod map[string]any
 

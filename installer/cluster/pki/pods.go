@@ -27,10 +27,7 @@ import (
 // its manifest changes.
 const renewedAnnotation = "sealift.dev/certificates-renewed"
 
-// firstPods are restarted in this order, and others after them.
-var firstPods = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-
-// podsOf returns the static pods that use files, in the order of their restart.
+// podsOf returns the static pods that use files, in the order of their restart: kubeadm's, and others after them.
 func podsOf(files []string, manifests map[string]string) []string {
 	var pods []string
 	for pod, text := range manifests {
@@ -38,11 +35,12 @@ func podsOf(files []string, manifests map[string]string) []string {
 			pods = append(pods, pod)
 		}
 	}
+	first := kubeadm.StaticPods()
 	rank := func(pod string) int {
-		if i := slices.Index(firstPods, pod); i >= 0 {
+		if i := slices.Index(first, pod); i >= 0 {
 			return i
 		}
-		return len(firstPods)
+		return len(first)
 	}
 	slices.SortFunc(pods, func(a, b string) int {
 		if d := rank(a) - rank(b); d != 0 {

@@ -55,6 +55,8 @@ func (r *Renewal) prepareWorker(entries []Entry, now time.Time) error {
 		return errors.New("this host is not a node of a cluster: it has no " + kubeadm.KubeletKubeconfig + "; run the command on a node")
 	case r.node == "":
 		return fmt.Errorf("%s lacks the name of this node: it %s; run 'sealift reset' and join again", client.File, client.Why())
+	case client.Begin != nil:
+		return fmt.Errorf("the certificate of this node's kubelet %s; if the clock is right, it was ahead when the kubelet renewed the certificate: run 'sealift reset' and join again", client.Why())
 	case client.Ended(now) && r.options.Token == "":
 		return fmt.Errorf("the certificate of this node's kubelet expired on %s; 'sealift token create --renew %s' on a control plane prints the command that gives it a new one", client.End.Format(time.DateOnly), r.node)
 	case client.Ended(now):

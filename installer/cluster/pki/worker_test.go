@@ -58,6 +58,8 @@ func TestWorkerNeedsTokenOnlyAfterExpiry(t *testing.T) {
 		{"its kubelet signs its serving certificate", "", "", true, 0, []string{kubeletStep, LastStep}},
 		{"off for too long", "", "'sealift token create --renew host-1'", true, 400, nil},
 		{"off for too long, with a token", token, "", true, 400, []string{bootstrapStep, kubeletStep, LastStep}},
+		{"its clock is behind", "", "set the clock", true, -400, nil},
+		{"its clock is behind, with a token", token, "set the clock", false, -400, nil},
 		{"interrupted after the kubelet had its certificate", token, "", false, 0, []string{kubeletStep, LastStep}},
 	} {
 		if err := os.RemoveAll(h.Path(kubeletServing)); err != nil {

@@ -56,6 +56,18 @@ func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
 	return l, nil
 }
 
+// Names returns a name of each image, as containerd has it after the load.
+func (l *Layout) Names() (names []string) {
+	for _, image := range l.Images {
+		if image.archive.Path != "" {
+			names = append(names, tagged(image.Ref))
+		} else {
+			names = append(names, image.Ref)
+		}
+	}
+	return names
+}
+
 // copyBlob copies one blob unless the store has it.
 func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec.Descriptor) error {
 	if info, err := store.Info(ctx, desc.Digest); err == nil && info.Size == desc.Size {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/platform"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 const (
@@ -37,6 +39,9 @@ const (
 
 	// connectTimeout bounds the wait for a containerd that was just started.
 	connectTimeout = 30 * time.Second
+
+	// dialEvery is the pause between two attempts to connect.
+	dialEvery = 200 * time.Millisecond
 
 	// parallelImages is how many images are loaded at once: unpacking uses one thread per image, and each holds one decompressor
 	// of a few MiB.
@@ -55,19 +60,40 @@ type Runtime struct {
 	platform platforms.MatchComparer
 }
 
-// Connect connects to containerd, waiting for one that was just started.
+// Connect connects to containerd, waiting for one that was just started. It does not wait where only root may connect.
 func Connect(ctx context.Context, socket string) (*Runtime, error) {
+	serving, cancel := context.WithTimeout(ctx, speed.Patience(connectTimeout))
+	defer cancel()
+	if err := dial(serving, socket); err != nil {
+		return nil, err
+	}
 	client, err := containerd.New(socket, containerd.WithDefaultNamespace(namespace), containerd.WithTimeout(speed.Patience(connectTimeout)))
 	if err != nil {
 		return nil, fmt.Errorf("containerd at %s does not answer: %w; see 'systemctl status containerd'", socket, err)
 	}
 	r := &Runtime{client: client, platform: platform.Host()}
-	serving, cancel := context.WithTimeout(ctx, speed.Patience(connectTimeout))
-	defer cancel()
 	if ok, err := client.IsServing(serving); !ok || err != nil {
 		return nil, errors.Join(fmt.Errorf("containerd at %s does not serve; see 'systemctl status containerd'", socket), err, client.Close())
 	}
 	return r, nil
+}
+
+// dial waits until something listens at a socket. The client of containerd also waits where that cannot help.
+func dial(ctx context.Context, socket string) error {
+	err := poll.Until(ctx, dialEvery, nil, func(ctx context.Context) (bool, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if errors.Is(err, fs.ErrPermission) {
+			return false, fmt.Errorf("only root can connect to containerd at %s; run the command with sudo", socket)
+		}
+		if err != nil {
+			return false, poll.NotYet(err)
+		}
+		return true, conn.Close()
+	})
+	if poll.Ended(err) {
+		return fmt.Errorf("containerd does not answer: %w; see 'systemctl status containerd'", err)
+	}
+	return err
 }
 
 // Close ends the connection.

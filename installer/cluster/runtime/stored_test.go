@@ -1,11 +1,15 @@
 package runtime_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	containerdclient "github.com/containerd/containerd/v2/client"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
 )
 
 // TestImagesAreListedAndRemoved loads images for a bundle and for a person, and removes one with all of its names.
@@ -43,5 +47,48 @@ func TestImagesAreListedAndRemoved(t *testing.T) {
 	}
 	if result, err := r.Load(t.Context(), of, func(string) {}); err != nil || result.Loaded != 1 || result.Present != 1 {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestImagesAreKnownByTheirConfiguration asks for an image by one of its two names. A copy has a third one, as after a pull by the kubelet.
+func TestImagesAreKnownByTheirConfiguration(t *testing.T) {
+	socket := containerd.ForTest(t)
+	r, err := runtime.Connect(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	app := image(t, 1)
+	layout := openLayout(t, archive(t, map[string]v1.Image{"registry.example/app:1": app, "registry.example/other:1": image(t, 1)}))
+	if _, err := r.Load(t.Context(), layout, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if names := layout.Names(); len(names) != 2 || !slices.Contains(names, "registry.example/app:1") {
+		t.Errorf("names: %q", names)
+	}
+	client, err := containerdclient.New(socket, containerdclient.WithDefaultNamespace("k8s.io"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	copied, err := client.ImageService().Get(t.Context(), "registry.example/app:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied.Name, copied.Labels = "private.example/copy:1", nil
+	if _, err := client.ImageService().Create(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	config, err := app.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Known(t.Context(), "registry.example/app:1", "registry.example/absent:1")
+	if err != nil || len(got) != 1 || got[0].ID != config.String() {
+		t.Fatalf("%+v, %v; want one with the ID %s", got, err, config)
+	}
+	slices.Sort(got[0].Names)
+	if names := got[0].Names; len(names) != 2 || names[0] != "registry.example/app:1" || !strings.HasPrefix(names[1], "registry.example/app@sha256:") {
+		t.Errorf("names: %q", names)
 	}
 }

@@ -88,7 +88,7 @@ func Prepare(ctx context.Context, config *rest.Config, o Options) (_ *Relocation
 	if r.contents, err = install.ReadContents(o.Bundle); err != nil {
 		return nil, err
 	}
-	if r.cluster, err = cluster.NewExternal(config); err != nil {
+	if r.cluster, err = cluster.NewExternal(ctx, config); err != nil {
 		return nil, err
 	}
 	records, err := r.cluster.Owners(ctx)
@@ -140,7 +140,7 @@ func (r *Relocation) facts(ctx context.Context, records []addon.Record) (facts i
 	}
 	provided = append(provided, r.options.Provided...)
 	for _, record := range records {
-		provided = append(append(provided, record.Name), r.contents.Provides(record.Name)...)
+		provided = slices.Concat(provided, record.Capabilities(), r.contents.Provides(record.Name))
 	}
 	facts.Provided = map[string]bool{}
 	for _, name := range provided {

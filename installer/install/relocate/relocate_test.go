@@ -242,7 +242,7 @@ func TestAddOnIsUpgradedPrunedAndRemoved(t *testing.T) {
 	if len(records) != 1 || records[0].Owner != addon.Command() || records[0].Version != "1.1.0" {
 		t.Errorf("%+v", records)
 	}
-	removal, err := relocate.PrepareRemoval(t.Context(), s.config, []string{"shop"}, false)
+	removal, err := relocate.PrepareRemoval(t.Context(), s.config, relocate.RemovalOptions{Names: []string{"shop"}})
 	if err != nil || removal.Plan()[0].Summary() != "2 pruned, 1 kept" {
 		t.Fatalf("%+v, %v", removal.Plan(), err)
 	}
@@ -255,7 +255,7 @@ func TestAddOnIsUpgradedPrunedAndRemoved(t *testing.T) {
 	if records := s.records("shop"); len(records) != 0 || s.object("deployments", "shop", "shop") != nil {
 		t.Errorf("%+v", records)
 	}
-	if _, err := relocate.PrepareRemoval(t.Context(), s.config, []string{"shop"}, false); err == nil || !strings.Contains(err.Error(), "nobody applied an add-on shop") {
+	if _, err := relocate.PrepareRemoval(t.Context(), s.config, relocate.RemovalOptions{Names: []string{"shop"}}); err == nil || !strings.Contains(err.Error(), "nobody applied an add-on shop") {
 		t.Error(err)
 	}
 }
@@ -270,7 +270,7 @@ func TestAddOnsOfOthersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refused(o, `add-on "owned" belongs to installer`, "take it out of the cluster's Installer")
-	if _, err := relocate.PrepareRemoval(t.Context(), s.config, []string{"owned"}, false); err == nil || !strings.Contains(err.Error(), "belongs to installer") {
+	if _, err := relocate.PrepareRemoval(t.Context(), s.config, relocate.RemovalOptions{Names: []string{"owned"}}); err == nil || !strings.Contains(err.Error(), "belongs to installer") {
 		t.Errorf("removed: %v", err)
 	}
 	if err := records.Forget(t.Context(), "owned", addon.Installer()); err != nil {

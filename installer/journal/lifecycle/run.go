@@ -32,7 +32,8 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step.ID
 func (e *StepError) Unwrap() error { return e.Err }
 
 // Run runs the unfinished steps of the journal, in the order of the plan: a step begins when all before it are finished, except
-// concurrent ones. For one of these it waits only if it names it in After.
+// concurrent ones. For one of these it waits only if it names it in After, or if a step before it that is not concurrent does, whether
+// an earlier run has finished that one or not.
 //
 // At the first failure the steps that run beside it are canceled and waited for, and nothing more begins. observe gets
 // one event at a time. Run returns how many steps it began, and a *StepError for each that failed on its own.
@@ -55,6 +56,9 @@ func Run(ctx context.Context, operation Operation, plan Plan, j *Journal, observ
 		}
 		event := Event{Step: step, Number: i + 1, Total: len(plan)}
 		if rec, done := j.Finished(step); done {
+			if !step.Beside && !await(ctx, r.awaited(step)) {
+				break
+			}
 			r.skip(ctx, event, rec)
 		} else if step.Beside {
 			after, finished := r.awaited(step), make(chan struct{})
@@ -110,14 +114,22 @@ func (r *runner) skip(ctx context.Context, event Event, rec Record) {
 	r.observe(event)
 }
 
+// await waits for steps to finish. It reports false if the run ends before.
+func await(ctx context.Context, finished []chan struct{}) bool {
+	for _, one := range finished {
+		select {
+		case <-one:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // run runs a step once its predecessors are finished. It closes finished, if there is one, when the step is, too.
 func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, finished chan struct{}) {
-	for _, earlier := range after {
-		select {
-		case <-earlier:
-		case <-ctx.Done():
-			return
-		}
+	if !await(ctx, after) {
+		return
 	}
 	begin := time.Now()
 	if !r.begin(ctx, event, begin) {

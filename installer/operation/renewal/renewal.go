@@ -5,7 +5,8 @@
 // it.
 //
 // A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it in sequence, under the
-// Lease that upgrades also take; manual renewals take turns with them. Package approver approves the requests of kubelets.
+// Lease that upgrades also take; manual renewals take turns with them. Package approver approves the requests of kubelets. A TokenKeeper
+// lets the kubelet replace the tokens of pods after the clock of the host was set back.
 package renewal
 
 import (
@@ -73,6 +74,7 @@ func Run(ctx context.Context, root string, log *slog.Logger) error {
 		approves := &approver.Approver{Log: log, Node: name, Own: func() ([]string, error) { return ownNames(root) }, Members: cluster.EtcdMembers}
 		beside.Go(func() { approves.Run(ctx, kubeadm.AdminKubeconfig) })
 	}
+	beside.Go(func() { NewTokenKeeper(log).Run(ctx) })
 	k.Run(ctx)
 	return nil
 }

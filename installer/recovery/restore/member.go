@@ -11,9 +11,6 @@ import (
 
 // kubeadm.Folder has kubeadm's files.
 
-// controlPlane are the containers that end while etcd's data is exchanged: none of them may remember lost data.
-var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
-
 // member is this host's etcd, from its manifest.
 type member struct {
 	Name  string // also of the node

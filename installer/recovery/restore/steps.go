@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/bridge"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/cluster/encryption"
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/pki"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host/command"
@@ -143,7 +145,8 @@ func (r *Restore) waitAPI(ctx context.Context) error {
 	return cluster.LetAgentsApprove(ctx, r.Log)
 }
 
-// StopControlPlane ends the static pods of this host. It ends the kubelet first, which would start them again.
+// StopControlPlane ends the static pods of this host, etcd last: none of them may remember data that etcd loses. It ends the kubelet
+// first, which would start them again.
 func StopControlPlane(ctx context.Context, output io.Writer) error {
 	if err := command.Run(ctx, output, "systemctl", "stop", "kubelet"); err != nil {
 		return err
@@ -156,7 +159,9 @@ func StopControlPlane(ctx context.Context, output io.Writer) error {
 		return err
 	}
 	defer containers.Close()
-	return containers.Stop(ctx, controlPlane)
+	pods := kubeadm.StaticPods()
+	slices.Reverse(pods)
+	return containers.Stop(ctx, pods)
 }
 
 func (r *Restore) writeFiles(context.Context) error { return r.host.write(r.from, r.missing) }

@@ -34,9 +34,10 @@ kubectl wait --for=condition=Available --timeout=5m apiservices --all`
 )
 
 // install measures a complete install from a bundle on a lab host, and then on the same host kubeadm alone, and kubeadm and
-// kubectl with the same add-ons.
+// kubectl with the same add-ons: once in each round, on a new host. It prints the medians, and for the slowest steps of the install
+// how long they took and when they ended.
 func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
-	usb := b.dir.File("usb-" + strings.ReplaceAll(title, " ", "-"))
+	usb := b.dir.File("usb-" + strings.NewReplacer(" ", "-", ":", "").Replace(title))
 	if err := b.usb(ctx, usb, addOns); err != nil {
 		return err
 	}
@@ -44,49 +45,80 @@ func (b *bench) install(ctx context.Context, title string, addOns ...string) err
 	if err != nil {
 		return err
 	}
-	h, err := rack.Boot(ctx, host.Spec{USB: []string{usb}})
-	if err != nil {
-		return err
+	rows := []installRow{
+		{name: "kubeadm init alone, images present"}, {name: "kubeadm init and kubectl apply, images present, until all is ready"},
+		{name: "whole install from the bundle"},
 	}
-	defer func() { _ = rack.Remove(context.WithoutCancel(ctx), h.Name()) }()
-	whole, err := timed(ctx, h, "/media/usb/time --format='peak of the installer %M KiB' bash -c '"+airgap+"'")
-	if err != nil {
-		return err
-	}
-	var reference [2]outcome
-	for i, script := range []string{bareInit, sameWork} {
-		if _, err := timed(ctx, h, takeAway); err != nil {
+	var said string
+	steps := stepTimes{}
+	for range b.rounds {
+		seconds, text, err := installOnce(ctx, rack, usb, steps)
+		if err != nil {
 			return err
 		}
-		if reference[i], err = timed(ctx, h, script); err != nil {
-			return err
+		said = text
+		for n := range rows {
+			rows[n].seconds = append(rows[n].seconds, seconds[n])
 		}
 	}
-	fmt.Printf("\ninstall: %s, on a host without a network\n", title)
+	fmt.Printf("\n%s, on a host without a network\n", title)
 	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\twall s\ttimes the first's wall\ttimes the second's\t")
-	for _, row := range []struct {
-		name string
-		outcome
-	}{
-		{"kubeadm init alone, images present", reference[0]},
-		{"kubeadm init and kubectl apply, images present, until all is ready", reference[1]},
-		{"whole install from the bundle", whole},
-	} {
-		fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t\n", row.name, row.seconds, row.seconds/reference[0].seconds, row.seconds/reference[1].seconds)
+	for _, row := range rows {
+		m := middle(row.seconds)
+		fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t\n", row.name, m, m/middle(rows[0].seconds), m/middle(rows[1].seconds))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for line := range strings.Lines(whole.said) {
+	for line := range strings.Lines(said) {
 		if strings.HasPrefix(line, "phase ") || strings.HasPrefix(line, "peak ") {
 			fmt.Print("   ", line)
 		}
 	}
-	return nil
+	return steps.print()
+}
+
+// installRow is a row of install's table: one measurement in each round.
+type installRow struct {
+	name    string
+	seconds []float64
+}
+
+// installOnce measures one round of install on a new host: kubeadm alone, kubeadm and kubectl, and the whole install, which runs first.
+func installOnce(ctx context.Context, rack *host.Rack, usb string, steps stepTimes) (seconds [3]float64, said string, err error) {
+	h, err := rack.Boot(ctx, host.Spec{USB: []string{usb}})
+	if err != nil {
+		return seconds, "", err
+	}
+	defer func() { _ = rack.Remove(context.WithoutCancel(ctx), h.Name()) }()
+	whole, err := timed(ctx, h, "/media/usb/time --format='peak of the installer %M KiB' bash -c '"+airgap+"'")
+	if err != nil {
+		return seconds, "", err
+	}
+	journal, err := timed(ctx, h, "sealift journal -o json")
+	if err == nil {
+		err = steps.add(journal.said, whole)
+	}
+	if err != nil {
+		return seconds, "", err
+	}
+	seconds[2] = whole.seconds
+	for n, script := range []string{bareInit, sameWork} {
+		if _, err := timed(ctx, h, takeAway); err != nil {
+			return seconds, "", err
+		}
+		reference, err := timed(ctx, h, script)
+		if err != nil {
+			return seconds, "", err
+		}
+		seconds[n] = reference.seconds
+	}
+	return seconds, whole.said, nil
 }
 
 type outcome struct {
+	began   time.Time
 	seconds float64
 	said    string
 }
@@ -101,40 +133,56 @@ func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w\n%s", script, err, out.String())
 	}
-	return outcome{time.Since(begin).Seconds(), out.String()}, nil
+	return outcome{begin, time.Since(begin).Seconds(), out.String()}, nil
 }
 
 // usb builds the add-ons' packages and a bundle of them, and puts it into a folder with the files for the measurement.
 func (b *bench) usb(ctx context.Context, usb string, addOns []string) error {
+	if err := os.MkdirAll(usb, 0o755); err != nil {
+		return err
+	}
+	packages, installer, bundle := b.dir.File("packages"), filepath.Join(usb, "installer.yaml"), filepath.Join(usb, "cluster.tar.gz")
+	if err := b.catalogue(ctx, packages, addOns...); err != nil {
+		return err
+	}
+	if err := writeInstaller(installer, addOns...); err != nil {
+		return err
+	}
+	return command(ctx, []string{b.sealift, "bundle", "-f", installer, "--store", packages, "--out", bundle},
+		[]string{"tar", "xzf", bundle, "-C", usb, "--occurrence=1", "install.sh"}, []string{"cp", "/usr/bin/time", usb})
+}
+
+// catalogue builds packages of add-ons of the catalogue, given as NAME/VERSION, into a store.
+func (b *bench) catalogue(ctx context.Context, packages string, addOns ...string) error {
 	m, err := mirror.Serve(ctx, mirror.Options{})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := os.MkdirAll(usb, 0o755); err != nil {
-		return err
-	}
-	config, packages := b.dir.File("install.yaml"), b.dir.File("packages")
+	config := b.dir.File("install.yaml")
 	if err := m.WriteConfig(config); err != nil {
 		return err
 	}
-	installer := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n"
-	build := []string{"build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("install-cache")}
+	build := []string{b.sealift, "build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("install-cache")}
 	for _, a := range addOns {
 		build = append(build, "addons/"+a)
+	}
+	return command(ctx, build)
+}
+
+// writeInstaller writes an Installer of add-ons, given as NAME/VERSION.
+func writeInstaller(file string, addOns ...string) error {
+	installer := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n"
+	for _, a := range addOns {
 		name, version, _ := strings.Cut(a, "/")
 		installer += fmt.Sprintf("  %s: {version: %q}\n", name, version)
 	}
-	if err := os.WriteFile(filepath.Join(usb, "installer.yaml"), []byte(installer), 0o600); err != nil {
-		return err
-	}
-	bundle := filepath.Join(usb, "cluster.tar.gz")
-	for _, args := range [][]string{
-		append([]string{b.sealift}, build...),
-		{b.sealift, "bundle", "-f", filepath.Join(usb, "installer.yaml"), "--store", packages, "--out", bundle},
-		{"tar", "xzf", bundle, "-C", usb, "--occurrence=1", "install.sh"},
-		{"cp", "/usr/bin/time", usb},
-	} {
+	return os.WriteFile(file, []byte(installer), 0o600)
+}
+
+// command runs commands without measuring them.
+func command(ctx context.Context, commands ...[]string) error {
+	for _, args := range commands {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", strings.Join(args, " "), err), errors.New(string(out)))
 		}

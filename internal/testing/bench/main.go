@@ -49,24 +49,33 @@ func run(ctx context.Context, sealift string, rounds, clusters int, only string)
 	if err := b.serveTables(ctx, measured); err != nil {
 		return err
 	}
+	if measured("carry") || strings.HasPrefix(only, "carry") {
+		if err := b.carry(ctx, measured); err != nil {
+			return err
+		}
+	}
 	if measured("apply") {
 		if err := b.applies(ctx); err != nil {
 			return err
 		}
 	}
-	if !measured("install") {
-		return nil
-	}
 	var catalogue []string
 	for _, name := range []string{"containerd", "kubernetes", "flannel", "local-path-provisioner", "metrics-server"} {
 		catalogue = append(catalogue, name+"/"+releases.Current(name).Version)
 	}
-	network := catalogue[:3]
-	if err := b.install(ctx, "a node with its network", network...); err != nil {
-		return err
+	for _, table := range []struct {
+		title  string
+		addOns []string
+	}{{"install: a node with its network", catalogue[:3]}, {"install: the whole catalogue", catalogue}} {
+		if !measured(table.title) {
+			continue
+		}
+		if err := b.install(ctx, table.title, table.addOns...); err != nil {
+			return err
+		}
 	}
-	if err := b.install(ctx, "the whole catalogue", catalogue...); err != nil || only != "" {
-		return err
+	if only != "" {
+		return nil
 	}
 	return b.fleet(ctx, clusters)
 }
@@ -149,11 +158,15 @@ func (b *bench) table(ctx context.Context, title string, cases []benchCase) erro
 	}
 	fmt.Printf("\n%s\n", title)
 	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\twall s\tcpu s\tpeak MiB\tMB\ttimes the first's wall\t")
-	first := median(results[0]).wall
+	fmt.Fprintln(t, "\twall s\tcpu s\tpeak MiB\tMB\ttimes the first's wall\ttimes the first's bytes\t")
+	first := median(results[0])
 	for i, c := range cases {
 		m := median(results[i])
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%d\t%.1f\t%.2f\t\n", c.name, m.wall, m.cpu, m.peak>>20, float64(m.bytes)/1e6, m.wall/first)
+		bytes := "-"
+		if first.bytes > 0 {
+			bytes = fmt.Sprintf("%.2f", float64(m.bytes)/float64(first.bytes))
+		}
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%d\t%.1f\t%.2f\t%s\t\n", c.name, m.wall, m.cpu, m.peak>>20, float64(m.bytes)/1e6, m.wall/first.wall, bytes)
 	}
 	return t.Flush()
 }

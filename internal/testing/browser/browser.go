@@ -3,12 +3,15 @@ package browser
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/internal/tail"
 	"github.com/sealift/sealift/internal/testing/short"
@@ -27,6 +30,12 @@ const (
 // that thread. Otherwise a test that enters a network namespace on that thread would end the browser.
 func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
+	return Within(t, useTime, flags...)
+}
+
+// Within is ForTest for a test that uses the browser for longer.
+func Within(t testing.TB, limit time.Duration, flags ...chromedp.ExecAllocatorOption) context.Context {
+	t.Helper()
 	short.Skip(t, "a browser")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(startTime),
@@ -42,7 +51,7 @@ func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Contex
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, useTime)
+	ctx, cancel = context.WithTimeout(ctx, limit)
 	t.Cleanup(cancel)
 	started := make(chan error)
 	go func() {
@@ -82,4 +91,19 @@ func Choose(selector, value string) chromedp.Action {
 		chromedp.SetValue(selector, value, chromedp.ByQuery),
 		chromedp.Evaluate(`document.querySelector('`+selector+`').dispatchEvent(new Event('input', {bubbles: true}))`, nil),
 	}
+}
+
+// Screenshot keeps a picture of the page in docs/images when UPDATE_SCREENSHOTS is set. The test must run in a folder of a folder of the
+// repository.
+func Screenshot(name string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		if os.Getenv("UPDATE_SCREENSHOTS") == "" {
+			return nil
+		}
+		var png []byte
+		if err := chromedp.CaptureScreenshot(&png).Do(ctx); err != nil {
+			return err
+		}
+		return atomicfile.Write(filepath.Join("../../docs/images", name), png)
+	})
 }

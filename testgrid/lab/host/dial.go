@@ -14,30 +14,40 @@ import (
 // Dial connects to an address from the host's network, because this machine has no address in the hosts' network. The
 // address must be numeric. The network of a virtual machine cannot be entered.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return inNetwork(h, "connect to "+address, func() (net.Conn, error) {
+		return (&net.Dialer{FallbackDelay: -1}).DialContext(ctx, network, address)
+	})
+}
+
+// Listen listens at an address of the host's network, so that programs of the host reach a server of this machine. The address must
+// be numeric. The network of a virtual machine cannot be entered. The listener is lost when the host reboots.
+func (h *Host) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	return inNetwork(h, "listen at "+address, func() (net.Listener, error) {
+		return (&net.ListenConfig{}).Listen(ctx, network, address)
+	})
+}
+
+// inNetwork opens a socket in the host's network. The socket stays there.
+func inNetwork[T any](h *Host, what string, open func() (T, error)) (socket T, err error) {
 	if h.IsMachine() {
-		return nil, fmt.Errorf("connect to %s: host %s is a virtual machine, whose network this machine cannot enter; run a program in the host", address, h.state.Name)
+		return socket, fmt.Errorf("%s: host %s is a virtual machine, whose network this machine cannot enter; run a program in the host", what, h.state.Name)
 	}
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result, 1)
 	leader, err := h.leader()
 	if err != nil {
-		return nil, err
+		return socket, err
 	}
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread() // for good: the thread, which is in another network from here on, ends with the goroutine
-		err := enterNetwork(leader)
-		if err != nil {
-			done <- result{nil, fmt.Errorf("enter the network of host %s: %w", h.state.Name, err)}
+		if err = enterNetwork(leader); err != nil {
+			err = fmt.Errorf("enter the network of host %s: %w", h.state.Name, err)
 			return
 		}
-		conn, err := (&net.Dialer{FallbackDelay: -1}).DialContext(ctx, network, address)
-		done <- result{conn, err}
+		socket, err = open()
 	}()
-	r := <-done
-	return r.conn, r.err
+	<-done
+	return socket, err
 }
 
 // enterNetwork puts the calling thread into the network namespace of a process.

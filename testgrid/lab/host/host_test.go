@@ -142,6 +142,28 @@ func TestMachineConnectsThroughHost(t *testing.T) {
 	}
 }
 
+func TestHostConnectsToMachine(t *testing.T) {
+	h := lab.Host(t, host.Spec{})
+	l, err := h.Listen(t.Context(), "tcp", "127.0.0.1:7779")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if here, err := net.Dial("tcp", "127.0.0.1:7779"); err == nil {
+		_ = here.Close()
+		t.Fatal("the port of the host is one of this machine")
+	}
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(conn, "hello") // the client reports a text that is cut
+			_ = conn.Close()
+		}
+	}()
+	if got, err := h.Output(t.Context(), "bash", "-c", "cat </dev/tcp/127.0.0.1/7779"); err != nil || got != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 func TestPluggedFoldersAreReadOnly(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{filepath.Join(first, "bundle"): "one", filepath.Join(second, "bundle"): "two"} {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
+	"github.com/sealift/sealift/internal/capacity"
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
@@ -204,6 +205,10 @@ func (m GoModule) ldflags() string {
 	return strings.Join(flags, " ")
 }
 
+// ampleMemory is how much memory in bytes a machine has on which compilers collect garbage less often: that saves a tenth of their time, and
+// takes up to twice the memory. The Makefile does the same for Sealift's own programs.
+const ampleMemory = 7 << 30
+
 // goCommand runs this machine's go command without the user's settings that would change the result.
 func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -214,6 +219,9 @@ func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *ex
 	}
 	cmd.Env = append(os.Environ(), "PWD="+dir, "CGO_ENABLED="+cgo, "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off", "GO111MODULE=on",
 		"GOTOOLCHAIN=local", "GOOS=linux", "GOARCH="+cmp.Or(m.Arch, amd64), "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	if memory, err := capacity.Memory(os.DirFS("/")); err == nil && memory > ampleMemory {
+		cmd.Env = append(cmd.Env, "GOGC=400")
+	}
 	if m.CGO && m.Arch != "" {
 		cmd.Env = append(cmd.Env, crossEnvironment(m.Arch, m.sysroot)...)
 	}

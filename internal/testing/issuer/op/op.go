@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/pem"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -25,18 +26,22 @@ type User struct {
 type Issuer struct {
 	URL string
 	CA  string // in PEM
+
+	client, redirectURI string
+	transport           http.RoundTripper // trusts CA
 }
 
 // Start runs an issuer with one public client, which uses PKCE. Its ID tokens have the groups of users in the claim groups.
 func Start(t testing.TB, client, redirectURI string, users ...User) Issuer {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	i := Issuer{URL: "https://" + server.Listener.Addr().String()}
+	i := Issuer{URL: "https://" + server.Listener.Addr().String(), client: client, redirectURI: redirectURI}
 	clients := map[string]*storage.Client{client: storage.NativeClient(client, redirectURI)}
 	known := people(users)
 	server.Config.Handler = exampleop.SetupServer(i.URL, withGroups{storage.NewStorageWithClients(known, clients), known}, slog.New(slog.NewTextHandler(t.Output(), nil)), false)
 	server.StartTLS()
 	t.Cleanup(server.Close)
+	i.transport = server.Client().Transport
 	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	return i
 }

@@ -1,0 +1,101 @@
+package install
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/installer/cluster/share"
+	"github.com/sealift/sealift/installer/journal/lifecycle"
+)
+
+const digestOfNothing = "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// withKubernetesImages is an install of Kubernetes with the images that kubeadm wants, and of another add-on with an etcd of its own.
+func withKubernetesImages(t *testing.T) *Install {
+	t.Helper()
+	k, other := with(t, "kubernetes", "", "kubernetes_host"), with(t, "store", "", "store")
+	k.layout = &runtime.Layout{}
+	for _, ref := range []string{
+		"registry.k8s.io/kube-apiserver:v1.37.2", "registry.k8s.io/kube-controller-manager:v1.37.2" + digestOfNothing, "harbor.corp:5000/mirror/kube-scheduler" + digestOfNothing,
+		"registry.k8s.io/kube-proxy:v1.37.2", "registry.k8s.io/coredns/coredns:v1.14.6", "registry.k8s.io/pause:3.10.2", "registry.k8s.io/etcd:3.7.0-0",
+	} {
+		k.layout.Images = append(k.layout.Images, runtime.Image{Ref: ref})
+	}
+	other.layout = &runtime.Layout{Images: []runtime.Image{{Ref: "registry.k8s.io/etcd:3.7.0-0"}}}
+	return made(t, k, other)
+}
+
+// joining makes the install one of a node that joins, and returns the steps that load images.
+func joining(i *Install, controlPlane bool) map[string]lifecycle.Step {
+	i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
+	return imageSteps(i)
+}
+
+func imageSteps(i *Install) map[string]lifecycle.Step {
+	found := map[string]lifecycle.Step{}
+	for _, s := range i.makePlan() {
+		if s.ID == "kubernetes/images" || s.ID == "store/images" {
+			found[s.ID] = s
+		}
+	}
+	return found
+}
+
+func TestWorkerLoadsNoImagesOfControlPlane(t *testing.T) {
+	i := withKubernetesImages(t)
+	if s := imageSteps(i)["kubernetes/images"]; s.Title != "load 7 images into containerd" {
+		t.Errorf("the first node: %s", s.Title)
+	}
+	if s := joining(i, true)["kubernetes/images"]; s.Title != "load 7 images into containerd" {
+		t.Errorf("a control plane that joins: %s", s.Title)
+	}
+	steps := joining(i, false)
+	if s := steps["kubernetes/images"]; s.Title != "load 3 images into containerd" {
+		t.Errorf("a worker: %s", s.Title)
+	}
+	if s := steps["store/images"]; s.Title != "load 1 image into containerd" {
+		t.Errorf("the etcd of an add-on, on a worker: %s", s.Title)
+	}
+	var refs []string
+	for _, image := range i.nodeImages(i.addOns[0]).Images {
+		refs = append(refs, imageName(image.Ref))
+	}
+	if want := []string{"kube-proxy", "coredns", "pause"}; !slices.Equal(refs, want) {
+		t.Errorf("got %v, want %v", refs, want)
+	}
+	i.options.Upgrade = &Upgrade{From: "1"}
+	if s := imageSteps(i)["kubernetes/images"]; s.Title != "load 3 images into containerd" {
+		t.Errorf("an upgrade of a worker: %s", s.Title)
+	}
+}
+
+func TestWorkerThatBecomesControlPlaneLoadsItsImages(t *testing.T) {
+	i := withKubernetesImages(t)
+	before := joining(i, false)
+	for _, s := range before {
+		finished(t, i, s, nil)
+	}
+	for id, s := range joining(i, false) {
+		if _, done := i.Journal.Finished(s); !done {
+			t.Errorf("%s runs again on a worker", id)
+		}
+	}
+	after := joining(i, true)
+	if _, done := i.Journal.Finished(after["kubernetes/images"]); done {
+		t.Error("a control plane takes the images of a worker for its own")
+	}
+	if _, done := i.Journal.Finished(after["store/images"]); !done {
+		t.Error("the images of an add-on are loaded again")
+	}
+}
+
+// TestWorkerOfEarlierSealiftLoadsNothingAgain has a worker with the images of a control plane.
+func TestWorkerOfEarlierSealiftLoadsNothingAgain(t *testing.T) {
+	i := withKubernetesImages(t)
+	finished(t, i, joining(i, true)["kubernetes/images"], nil)
+	if _, done := i.Journal.Finished(joining(i, false)["kubernetes/images"]); !done {
+		t.Error("the worker loads images again")
+	}
+}
