@@ -177,8 +177,8 @@ func (g *graph) edges(name, need, why string) {
 	}
 }
 
-// modules puts what runs modules behind them, and other add-ons that wait for a module behind what runs it. A declaration that
-// says otherwise wins.
+// modules orders the operator of modules after them, and other add-ons that wait for a module after that operator. A declaration
+// that says otherwise wins.
 func (g *graph) modules() {
 	for _, operator := range g.providers[ModuleOperator] {
 		var others []string

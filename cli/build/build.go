@@ -210,7 +210,7 @@ func (a commands) printBuilt(r builder.Result) {
 		app.FormatBytes(r.Fetched), time.Duration(r.Seconds*float64(time.Second)).Round(10*time.Millisecond))
 }
 
-// checkImages holds the YAML of every add-on against its Manifest before any is built.
+// checkImages compares the images in the YAML of every add-on with its Manifest before any is built.
 func (a commands) checkImages(ctx context.Context, dirs []string, charts references.Charts) error {
 	var list diag.List
 	for _, dir := range dirs {

@@ -20,7 +20,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// The bounds of what the console asks an issuer.
+// The limits of requests to an issuer.
 const (
 	requestTime = 10 * time.Second // of one request
 	loginTime   = 20 * time.Second // of all requests of one step

@@ -228,7 +228,7 @@ func (r *Run) leave(ctx context.Context, s Stage) error {
 	})
 }
 
-// Save gives the record other params.
+// Save replaces the params of the record.
 func (r *Run) Save(ctx context.Context, params any) error {
 	text, err := json.Marshal(params)
 	if err != nil {

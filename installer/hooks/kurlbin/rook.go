@@ -94,7 +94,7 @@ func healthOf(one unstructured.Unstructured, ignored []string) error {
 	return fmt.Errorf("health of Ceph: %s %s", cmp.Or(health, "unknown"), strings.Join(troubles, ", "))
 }
 
-// until tries again until it succeeds as often in a row as wanted.
+// until retries until it succeeds the wanted number of times in a row.
 func until(ctx context.Context, limit time.Duration, times int, try func(context.Context) error) error {
 	limit = speed.Stretch(limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -25,7 +25,7 @@ func TestUnreachableClusterIsNotWaitedFor(t *testing.T) {
 	for name, call := range map[string]func(context.Context) error{
 		"list": func(ctx context.Context) error { _, err := relocate.List(ctx, config); return err },
 		"remove": func(ctx context.Context) error {
-			_, err := relocate.PrepareRemoval(ctx, config, []string{"hello"}, false)
+			_, err := relocate.PrepareRemoval(ctx, config, relocate.RemovalOptions{Names: []string{"hello"}})
 			return err
 		},
 	} {

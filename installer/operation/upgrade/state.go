@@ -75,7 +75,7 @@ const (
 	addOnsStage        = "upgrade/add-ons"
 )
 
-// phases are those of the stages. A record without a stage has ended.
+// phases maps stages to phases. A record without a stage has ended.
 var phases = map[string]Phase{
 	prepareStage: Preparing, snapshotStage: Preparing, controlPlanesStage: Nodes, workersStage: Nodes, addOnsStage: AddOns, "": Finished,
 }

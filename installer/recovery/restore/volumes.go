@@ -84,8 +84,8 @@ func (v Volumes) Write(ctx context.Context, output io.Writer) error {
 	})
 }
 
-// Alone writes volumes while no other command works on this node. It refuses those that a pod uses, as far as the host is a control
-// plane. It may be interrupted and repeated.
+// Alone writes volumes while no other command works on this node. On a control plane, it refuses volumes
+// that a pod uses. It may be interrupted and repeated.
 func (v Volumes) Alone(ctx context.Context, root string, output io.Writer) (err error) {
 	journal, err := node.Lock(root)
 	if err != nil {

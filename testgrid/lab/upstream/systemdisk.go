@@ -136,7 +136,7 @@ MaxStartups 100
 MaxSessions 100
 `
 
-// prepareMachine adds to a tree what lets its system run as a virtual machine of the lab.
+// prepareMachine adds the files to a tree with which its system runs as a virtual machine of the lab.
 func prepareMachine(tree string) error {
 	files := map[string]string{
 		"etc/systemd/system/sealift-lab.service":       setupUnit,
