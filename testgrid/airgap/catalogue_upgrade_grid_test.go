@@ -70,77 +70,49 @@ func catalogue(t *testing.T, pool string) (older, newer delivery) {
 	return older, newer
 }
 
-// TestCatalogueIsUpgraded takes clusters of one and of two nodes with all add-ons to the next minor version of Kubernetes, while clients
-// outside ask Traefik through an address of metallb, with TLS, and through a node port.
+// TestCatalogueIsUpgraded takes a host with all add-ons to the next minor version of Kubernetes, while clients outside ask Traefik through
+// an address of metallb, with TLS, and through a node port.
 func TestCatalogueIsUpgraded(t *testing.T) {
 	outside := node{lab.Host(t, host.Spec{}), t}
 	pool := outside.another(10)
 	older, newer := catalogue(t, pool)
-	for nodes, name := range []string{1: "one node", 2: "two nodes"} {
-		if nodes > 0 {
-			t.Run(name, func(t *testing.T) {
-				n := node{lab.Host(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
-				n.must(install)
-				if nodes > 1 {
-					worker := node{lab.Host(t, host.Spec{}), t}
-					worker.must(n.joinCommand(""))
-					n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s && " + kubectl + "--namespace traefik rollout restart deployment/traefik") // onto both nodes
-				}
-				n.upgradesUnderLoad(node{outside.Host, t}, pool, nodes)
-			})
-		}
-	}
-}
-
-// upgradesUnderLoad upgrades the cluster with the second disk of its control plane. Clients may be without an answer for a short time, but no
-// request is lost.
-func (n node) upgradesUnderLoad(outside node, pool string, nodes int) {
-	n.t.Helper()
+	n := node{lab.Host(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
+	n.must(install)
 	n.allAvailable()
 	ca := n.certified("names.example.com")
-	n.must(kubectl + "apply -f - <<'END'\n" + routed + budget + "END")
+	n.must(kubectl + "apply -f - <<'END'\n" + routed + "END")
 	n.must(kubectl + "rollout status deployment/names --timeout=180s")
 	ways := []way{{"names.example.com", "443", pool}, {"route.example.com", "30180", n.Address().String()}}
 	for _, w := range ways {
 		outside.awaits(ca, w.name, w.port, w.address)
 	}
-	const pods = kubectl + "get pods -A --no-headers -o custom-columns=N:.metadata.namespace,P:.metadata.name,U:.metadata.uid,R:.status.containerStatuses[*].restartCount | sort"
-	before := n.must(pods)
+	const restarts = kubectl + "get pods -A --no-headers -o custom-columns=N:.metadata.namespace,P:.metadata.name,U:.metadata.uid,R:.status.containerStatuses[*].restartCount | sort"
+	before := n.must(restarts)
 	stop := outside.asksAllTheTime(ca, ways...)
 	began := time.Now()
 	out, code := n.run(upgrade + " yes 2>&1")
-	n.t.Logf("the upgrade took %s:\n%s", time.Since(began).Round(time.Second), out)
+	t.Logf("the upgrade took %s:\n%s", time.Since(began).Round(time.Second), out)
 	n.allAvailable()
 	for i, client := range stop() {
-		n.t.Logf("%s at %s:%s: %d requests, %d lost, by cause %v; the longest time without an answer was %s",
+		t.Logf("%s at %s:%s: %d requests, %d lost, by cause %v; the longest time without an answer was %s",
 			ways[i].name, ways[i].address, ways[i].port, client.asked, len(client.errs), client.causes, client.longest.Round(time.Millisecond))
 		if client.asked < 100 || len(client.errs) > 0 {
-			n.t.Errorf("lost:\n%s", strings.Join(client.errs, "\n"))
+			t.Errorf("lost:\n%s", strings.Join(client.errs, "\n"))
 		}
 		if client.longest >= maxGap {
-			n.t.Errorf("nobody answered for %s; the goal is less than %s", client.longest, maxGap)
+			t.Errorf("nobody answered for %s; the goal is less than %s", client.longest, maxGap)
 		}
 	}
 	if code != 0 {
-		n.t.Fatalf("the upgrade ended with %d", code)
+		t.Fatalf("the upgrade ended with %d", code)
 	}
-	n.t.Logf("pods before:\n%s\nand after:\n%s", before, n.must(pods))
-	n.runs("v"+current, nodes)
+	t.Logf("pods before:\n%s\nand after:\n%s", before, n.must(restarts))
+	n.runs("v"+current, 1)
 	n.pulled()
 	if out := n.must(upgrade + " yes 2>&1"); !strings.Contains(out, "nothing to do") {
-		n.t.Errorf("second run:\n%s", out)
+		t.Errorf("second run:\n%s", out)
 	}
 }
-
-// budget keeps one of the two pods that serve names while a node is drained.
-const budget = `---
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: names}
-spec:
-  maxUnavailable: 1
-  selector: {matchLabels: {app: names}}
-`
 
 // allAvailable waits for the Deployments and DaemonSets of all add-ons.
 func (n node) allAvailable() {
