@@ -19,7 +19,7 @@ const (
 	parallelLooks = 16
 )
 
-// look asks the nodes that are receiving a blob whether they have it. A node that does not answer gives nothing to others for some time.
+// look asks the nodes that are receiving a blob, or should have it, whether they have it. A node that does not answer gives nothing to others for some time.
 func (s *Spread) look(ctx context.Context, b *record) {
 	var asked sync.WaitGroup
 	slots := make(chan struct{}, parallelLooks)
@@ -43,7 +43,8 @@ func (s *Spread) due(b *record) (all []*replica) {
 	}
 	b.looked = now
 	for _, c := range b.copies {
-		if !c.has && !now.Before(s.away[c.node]) && now.Before(c.since.Add(transferTime)) {
+		over := c.since.Add(transferTime)
+		if !c.has && !now.Before(s.away[c.node]) && (now.Before(over) || c.checked.Before(over)) { // after its time once
 			all = append(all, c)
 		}
 	}
@@ -73,7 +74,7 @@ func (s *Spread) ask(ctx context.Context, b *record, c *replica) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if err == nil && !has && !c.sent.IsZero() && now.After(c.sent.Add(storeTime)) {
+	if err == nil && !has && now.After(c.sent.Add(storeTime)) && now.Before(c.sent.Add(transferTime)) {
 		err = errors.New("does not keep what it was sent")
 	}
 	c.has, c.checked = has, now
@@ -92,7 +93,7 @@ func (s *Spread) has(ctx context.Context, sha256 string, c *replica) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	response, err := s.client().Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return false, err
 	}

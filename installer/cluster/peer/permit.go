@@ -41,7 +41,11 @@ func (p permit) encode(authority identity.Authority, own string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	whole, err := json.Marshal(signed{text, signature})
+	return signed{text, signature}.encode()
+}
+
+func (s signed) encode() (string, error) {
+	whole, err := json.Marshal(s)
 	return base64.RawURLEncoding.EncodeToString(whole), err
 }
 

@@ -29,6 +29,8 @@ const (
 	storeTime = 30 * time.Second
 	// awayTime is how long a node that does not answer, or that failed, gives nothing to others.
 	awayTime = 10 * time.Minute
+	// maxGiven is to how many nodes a node gives a blob.
+	maxGiven = 2
 	// blobTime is how long it is remembered which nodes have a blob, and maxBlobs of how many.
 	blobTime = 24 * time.Hour
 	maxBlobs = 512
@@ -37,7 +39,7 @@ const (
 )
 
 // Spread sends each blob to one node, and sends the nodes after it to those that have the blob by then. A node gives a blob to one node at
-// a time, and of several nodes the one that gave it least is next. So the number of nodes that have it doubles with each round.
+// a time, and to two in all; of several nodes the one that gave it least is next. So the number of nodes that have it doubles with each round.
 //
 // A node is asked whether it has the blob, as the control plane, before a client is sent there. A client that asks again had no success: it
 // gets everything from here for some time, and the other node gives nothing to anybody. While no node has the blob, clients wait for the nodes
@@ -51,7 +53,7 @@ type Spread struct {
 	Address func(node, client string) string
 	Log     *slog.Logger
 
-	client func() *http.Client // asks nodes
+	client *http.Client // asks nodes
 	mu     sync.Mutex
 	blobs  map[string]*record   // by sha256
 	away   map[string]time.Time // when nodes give blobs again
@@ -159,8 +161,10 @@ func (s *Spread) begin(sha256 string, to *replica, direct bool) *record {
 // record returns what is known of a blob. What is old is forgotten.
 func (s *Spread) record(sha256 string, now time.Time) *record {
 	if s.blobs == nil {
-		s.client = sync.OnceValue(s.newClient)
 		s.blobs, s.away, s.direct = make(map[string]*record), make(map[string]time.Time), make(map[string]time.Time)
+	}
+	if s.client == nil {
+		s.client = s.newClient()
 	}
 	b := s.blobs[sha256]
 	if b == nil || now.After(b.used.Add(blobTime)) {
@@ -194,7 +198,7 @@ func (s *Spread) choose(b *record, to *replica, patient bool) (from *replica, wa
 	now := time.Now()
 	busy := make(map[string]bool)
 	for _, c := range b.copies {
-		if c.underway(now) {
+		if c.underway(now) && (!now.Before(s.away[c.node]) || now.Before(c.since.Add(storeTime))) { // a node that is away does not tell when it has the blob
 			busy[c.from] = true
 		}
 	}
@@ -203,7 +207,7 @@ func (s *Spread) choose(b *record, to *replica, patient bool) (from *replica, wa
 		pending := false
 		for _, c := range b.copies {
 			switch {
-			case c.node == to.node, now.Before(s.away[c.node]):
+			case c.node == to.node, now.Before(s.away[c.node]), c.given == maxGiven:
 			case c.has && !busy[c.node]:
 				if from == nil || c.given < from.given {
 					from = c

@@ -113,7 +113,7 @@ func dropFaulty(ctx context.Context, log *slog.Logger) error {
 	defer r.Close()
 	dropped, err := r.DropFaulty(ctx, time.Now())
 	for _, ref := range dropped {
-		log.Warn("deleted a transfer whose content has another digest than its name", "transfer", ref)
+		log.Warn("deleted a transfer of containerd: it, or another one, has other content than its digest says", "transfer", ref)
 	}
 	return err
 }
