@@ -190,18 +190,21 @@ func (c *cluster) join(t *testing.T, name string) *node {
 	if _, err := m.Set([]string{c.hosts}); err != nil {
 		t.Fatal(err)
 	}
-	own, err := share.KubeletCertificate(fixture.KubeletServing(t, c.pki, name))()
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := slog.New(slog.NewTextHandler(&c.log, nil))
 	n.blob = func(ctx context.Context, sha256 string) (peer.Blob, error) { return n.runtime.Blob(ctx, sha256) }
 	n.hello = func(tls.ConnectionState) error { return nil }
-	n.server.serve(t, share.Mixed(n.server, &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: identity.Pool(c.authority.Trusted),
-		VerifyConnection: func(state tls.ConnectionState) error { return n.hello(state) },
-	}), &share.Server{Log: log, Node: func(context.Context, string, time.Time) error { return nil }, Peer: peer.Server{
-		Node: name, Log: log, Trusted: func() ([]*x509.Certificate, error) { return c.authority.Trusted, nil },
+	trusted := func() ([]*x509.Certificate, error) { return c.authority.Trusted, nil }
+	config := peer.TLS(trusted, share.KubeletCertificate(fixture.KubeletServing(t, c.pki, name)))
+	of := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config, err := of(hello)
+		if err == nil {
+			config.VerifyConnection = func(state tls.ConnectionState) error { return n.hello(state) }
+		}
+		return config, err
+	}
+	n.server.serve(t, share.Mixed(n.server, config), &share.Server{Log: log, Node: func(context.Context, string, time.Time) error { return nil }, Peer: &peer.Server{
+		Node: name, Log: log, Trusted: trusted,
 		Blob: func(ctx context.Context, sha256 string) (peer.Blob, error) { return n.blob(ctx, sha256) },
 	}})
 	c.mu.Lock()

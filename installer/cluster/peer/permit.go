@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/identity"
 )
 
-// permitTime is how long after its beginning a node may start a transfer. Clocks of nodes may differ by as much as kubelets' certificates bear.
+// permitTime is how long after its beginning a node may start a transfer. A giver whose clock is further ahead refuses, and the control plane sends.
 const permitTime = 10 * time.Minute
 
 // errPermit means that a request has no valid permit.

@@ -10,6 +10,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -46,9 +47,25 @@ type Server struct {
 	Log  *slog.Logger
 }
 
+// TLS is the configuration of a server that demands a certificate of the cluster from each client. The functions return the CAs of the
+// cluster, and the server's certificate. They are called for each connection: both may be replaced.
+func TLS(trusted func() ([]*x509.Certificate, error), certificate func() (*tls.Certificate, error)) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		cas, err := trusted()
+		if err != nil {
+			return nil, err
+		}
+		own, err := certificate()
+		if err != nil {
+			return nil, err
+		}
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: identity.Pool(cas)}, nil
+	}}
+}
+
 // ServeHTTP implements http.Handler. A control plane may ask whether a blob is here (HEAD). A node gets the blob, or a range of it, with a
 // permit. Status 404 means that the blob is not here, and 403 that the client has no right to it.
-func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "blobs can only be read here", http.StatusMethodNotAllowed)
@@ -77,7 +94,7 @@ func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit checks that a client has a right to a blob.
-func (s Server) admit(r *http.Request, sha256 string) error {
+func (s *Server) admit(r *http.Request, sha256 string) error {
 	party, node := identity.Client(r.TLS)
 	if !party.Has(identity.ReadBlob) {
 		return errPermit

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"io/fs"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -59,7 +61,7 @@ func verified(leaf *x509.Certificate) *tls.ConnectionState {
 
 // ask asks the node "giver".
 func (c *cluster) ask(method, sha256, permit string, as *tls.ConnectionState, header ...string) *httptest.ResponseRecorder {
-	s := Server{
+	s := &Server{
 		Node: "giver", Log: slog.New(slog.NewTextHandler(&c.log, nil)),
 		Trusted: func() ([]*x509.Certificate, error) { return c.authority.Trusted, nil },
 		Blob: func(_ context.Context, sha256 string) (Blob, error) {
@@ -154,6 +156,47 @@ func TestPermitIsSignedForOnePurpose(t *testing.T) {
 		if _, err := parsePermit(whole, c.authority.Trusted, time.Now()); (err == nil) != want {
 			t.Errorf("signed as %q: %v", purpose, err)
 		}
+	}
+}
+
+// TestForeignClientsGetNoConnection connects with certificates of others, and without one.
+func TestForeignClientsGetNoConnection(t *testing.T) {
+	c, another := newCluster(t), newCluster(t)
+	serving := fixture.KubeletServing(t, c.pki, "giver")
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = TLS(func() ([]*x509.Certificate, error) { return c.authority.Trusted, nil }, func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(serving, serving)
+		return &pair, err
+	})
+	server.StartTLS()
+	defer server.Close()
+	for name, row := range map[string]struct {
+		file string
+		ok   bool
+	}{
+		"a node":                 {fixture.ClientCertificate(t, c.pki, "system:node:taker", "system:nodes"), true},
+		"another cluster's node": {fixture.ClientCertificate(t, another.pki, "system:node:taker", "system:nodes"), false},
+		"a serving certificate":  {serving, false},
+		"nobody":                 {"", false},
+	} {
+		config := &tls.Config{RootCAs: identity.Pool(c.authority.Trusted)}
+		if row.file != "" {
+			pair, err := tls.LoadX509KeyPair(row.file, row.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{pair}
+		}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+		response, err := client.Get(server.URL)
+		if (err == nil) != row.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		client.CloseIdleConnections()
 	}
 }
 

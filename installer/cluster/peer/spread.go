@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -96,8 +95,8 @@ func (s *Spread) Send(w http.ResponseWriter, r *http.Request, of digest.Digest, 
 	if from != nil {
 		text, err := permit{SHA256: of.Encoded(), To: node, From: from.node, End: time.Now().Add(permitTime)}.encode(s.Authority, s.Own)
 		if err == nil {
-			at := url.URL{Scheme: "https", Host: from.address, Path: Path + of.Encoded(), RawQuery: permitKey + "=" + text}
-			http.Redirect(w, r, at.String(), http.StatusTemporaryRedirect)
+			w.Header().Set("Location", "https://"+from.address+Path+of.Encoded()+"?"+permitKey+"="+text)
+			w.WriteHeader(http.StatusTemporaryRedirect)
 			return
 		}
 		s.Log.Warn("cannot send a node elsewhere for a blob", "node", node, "error", err)

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -73,12 +72,12 @@ func givePeers(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return share.Serve(ctx, share.Mixed(l, peerConfig(certificate)), peerServer(name, r, log))
+	return share.Serve(ctx, share.Mixed(l, peer.TLS(clusterCAs, certificate)), peerServer(name, r, log))
 }
 
 // peerServer gives the blobs of a containerd.
-func peerServer(node string, r *runtime.Runtime, log *slog.Logger) peer.Server {
-	return peer.Server{
+func peerServer(node string, r *runtime.Runtime, log *slog.Logger) *peer.Server {
+	return &peer.Server{
 		Node: node, Trusted: clusterCAs, Log: log,
 		Blob: func(ctx context.Context, sha256 string) (peer.Blob, error) { return r.Blob(ctx, sha256) },
 	}
@@ -86,22 +85,6 @@ func peerServer(node string, r *runtime.Runtime, log *slog.Logger) peer.Server {
 
 func clusterCAs() ([]*x509.Certificate, error) {
 	return identity.ReadCAs(filepath.Join(kubeadm.PKI, "ca.crt"))
-}
-
-// peerConfig demands a certificate of the cluster from each client. It reads the CAs and this node's certificate for each connection: both
-// may be replaced.
-func peerConfig(certificate func() (*tls.Certificate, error)) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		trusted, err := clusterCAs()
-		if err != nil {
-			return nil, err
-		}
-		own, err := certificate()
-		if err != nil {
-			return nil, err
-		}
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: identity.Pool(trusted)}, nil
-	}}
 }
 
 // dropFaulty deletes faulty transfers once.
