@@ -120,22 +120,23 @@ func (s *Spread) finish(sha256 string, to *replica, failed error) {
 }
 
 // source chooses the node from which a client gets a blob, and records that. Nil is this control plane.
-func (s *Spread) source(ctx context.Context, sha256 string, to *replica, direct bool) *replica {
+func (s *Spread) source(ctx context.Context, sha256 string, to *replica, direct bool) (from *replica) {
 	b := s.begin(sha256, to, direct)
 	deadline := time.Now().Add(patience)
-	for {
+	err := poll.Until(ctx, lookPause, nil, func(ctx context.Context) (done bool, err error) {
 		s.look(ctx, b)
-		from, wait := s.choose(b, to, time.Now().Before(deadline))
-		switch {
-		case !wait && from == nil:
-			return nil
-		case from != nil && s.confirm(ctx, b, from, to):
-			return from
-		case from != nil: // the next node
-		case poll.Pause(ctx, lookPause) != nil: // the client is gone
-			return nil
+		for {
+			wait := false
+			from, wait = s.choose(b, to, time.Now().Before(deadline))
+			if from == nil || s.confirm(ctx, b, from, to) {
+				return !wait, nil
+			} // the next node
 		}
+	})
+	if err != nil { // the client is gone
+		return nil
 	}
+	return from
 }
 
 // begin forgets an earlier request of the same node for a blob. If that node was sent to another one for it, that failed.
