@@ -20,8 +20,9 @@ const DirectHeader = "Sealift-Direct"
 const (
 	// minSize is the size of the smallest blob that nodes give to each other, in bytes. Smaller ones take less time than the search for a node.
 	minSize = 1 << 20
-	// patience bounds how long a client waits until another node has a blob. containerd gives up after five minutes without a byte.
-	patience = 2 * time.Minute
+	// patience bounds how long a client waits until another node has a blob. containerd gives up a pull after five minutes without a byte
+	// (image_pull_progress_timeout).
+	patience = 4 * time.Minute
 	// transferTime is how long a node counts as receiving a blob from another node.
 	transferTime = 10 * time.Minute
 	// storeTime is how long a node that was sent all of a blob may take to store it.
