@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os/exec"
@@ -270,7 +269,6 @@ func TestPullOutlivesPeer(t *testing.T) {
 		gave bool // whether the node gave a part
 	}{
 		"is away":                  {func(n *node) { n.server.stop() }, false},
-		"lost the image":           {func(n *node) { n.blob = lacks }, false},
 		"is behind a firewall":     {func(n *node) { n.hello = controlPlanesOnly }, false},
 		"is killed in the middle":  {func(n *node) { n.server.limit.Store(layerSize / 2) }, true},
 		"has another clusters key": {func(n *node) { n.hello = func(tls.ConnectionState) error { return errors.New("unknown CA") } }, false},
@@ -287,8 +285,6 @@ func TestPullOutlivesPeer(t *testing.T) {
 		})
 	}
 }
-
-func lacks(context.Context, string) (peer.Blob, error) { return nil, fs.ErrNotExist }
 
 // controlPlanesOnly ends the connections of nodes.
 func controlPlanesOnly(state tls.ConnectionState) error {

@@ -74,7 +74,7 @@ func (s *Spread) ask(ctx context.Context, b *record, c *replica) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if err == nil && !has && now.After(c.sent.Add(storeTime)) && now.Before(c.sent.Add(transferTime)) {
+	if err == nil && !has && !now.Before(c.sent.Add(storeTime)) && now.Before(c.sent.Add(transferTime)) {
 		err = errors.New("does not keep what it was sent")
 	}
 	c.has, c.checked = has, now

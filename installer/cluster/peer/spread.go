@@ -25,8 +25,10 @@ const (
 	patience = 4 * time.Minute
 	// transferTime is how long a node counts as receiving a blob from another node.
 	transferTime = 10 * time.Minute
-	// storeTime is how long a node that was sent all of a blob may take to store it.
-	storeTime = 30 * time.Second
+	// storeTime is how long a node that was sent all of a blob may take to store it. Disks may be slow.
+	storeTime = 2 * time.Minute
+	// muteTime is how long a node that does not answer counts as receiving a blob.
+	muteTime = 30 * time.Second
 	// awayTime is how long a node that does not answer, or that failed, gives nothing to others.
 	awayTime = 10 * time.Minute
 	// maxGiven is to how many nodes a node gives a blob.
@@ -199,7 +201,7 @@ func (s *Spread) choose(b *record, to *replica, patient bool) (from *replica, wa
 	now := time.Now()
 	busy := make(map[string]bool)
 	for _, c := range b.copies {
-		if c.underway(now) && (!now.Before(s.away[c.node]) || now.Before(c.since.Add(storeTime))) { // a node that is away does not tell when it has the blob
+		if c.underway(now) && (!now.Before(s.away[c.node]) || now.Before(c.since.Add(muteTime))) {
 			busy[c.from] = true
 		}
 	}

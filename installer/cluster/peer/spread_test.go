@@ -108,18 +108,40 @@ func TestNodesThatDoNotListenGetImages(t *testing.T) {
 	})
 }
 
+// asked returns the node that a node is sent to for a blob.
+func (s *Spread) asked(t *testing.T, name, sha256 string, direct bool) (string, *replica) {
+	t.Helper()
+	to := &replica{node: name, address: name}
+	if from := s.source(t.Context(), sha256, to, direct); from != nil {
+		return from.node, to
+	}
+	return s.Own, to
+}
+
+// TestNodeThatKeepsNothingHoldsNobodyUp has a node that deletes what it is sent.
+func TestNodeThatKeepsNothingHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Spread{Own: "control-plane", Log: slog.New(slog.DiscardHandler), client: &http.Client{Transport: &nodes{has: map[string]bool{}}}}
+		for _, row := range []struct {
+			sha256  string
+			longest time.Duration
+		}{{"1", storeTime + 5*time.Second}, {"2", 0}} {
+			_, to := s.asked(t, "a", row.sha256, false)
+			s.finish(row.sha256, to, nil)
+			began := time.Now()
+			if got, _ := s.asked(t, "b", row.sha256, false); got != s.Own || time.Since(began) > row.longest {
+				t.Errorf("blob %s: sent to %s after %s", row.sha256, got, time.Since(began))
+			}
+		}
+	})
+}
+
 // TestFailedRedirectIsNotRepeated has a node that asks again for what it was sent elsewhere for.
 func TestFailedRedirectIsNotRepeated(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &nodes{has: map[string]bool{"a": true, "c": true}}
 			s := &Spread{Own: "control-plane", Log: slog.New(slog.DiscardHandler), client: &http.Client{Transport: n}}
-			ask := func(name, sha256 string, direct bool) string {
-				if from := s.source(t.Context(), sha256, &replica{node: name, address: name}, direct); from != nil {
-					return from.node
-				}
-				return s.Own
-			}
 			for _, step := range []struct {
 				node, sha256 string
 				direct       bool
@@ -134,7 +156,7 @@ func TestFailedRedirectIsNotRepeated(t *testing.T) {
 				{"b", "1", false, 2 * awayTime, "c"}, // that is over; a gave it once already
 			} {
 				time.Sleep(step.after)
-				if got := ask(step.node, step.sha256, step.direct); got != step.want {
+				if got, _ := s.asked(t, step.node, step.sha256, step.direct); got != step.want {
 					t.Errorf("%s asks for %s: sent to %s, not %s", step.node, step.sha256, got, step.want)
 				}
 			}
