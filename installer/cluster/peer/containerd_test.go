@@ -117,12 +117,13 @@ func newCluster(t *testing.T, layerSize int64) *cluster {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&c.log, nil))
-	spread := &peer.Spread{Own: "control-plane", Authority: c.authority, Log: log, Address: func(name, _ string) string {
+	anyNode := func(context.Context, string, time.Time) error { return nil }
+	spread := &peer.Spread{Own: "control-plane", Authority: c.authority, Log: log, Node: anyNode, Address: func(name, _ string) string {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.nodes[name].server.Addr().String()
 	}}
-	s := &share.Server{Log: log, Images: mirror.Server{Content: r, Log: log, Spread: spread.Send}, Node: func(context.Context, string, time.Time) error { return nil }}
+	s := &share.Server{Log: log, Images: mirror.Server{Content: r, Log: log, Spread: spread.Send}, Node: anyNode}
 	l := listen(t)
 	c.server, c.hosts = l, l.Addr().String()
 	l.serve(t, share.Mixed(l, c.authority.Server("control-plane", "127.0.0.1")), s)

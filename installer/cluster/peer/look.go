@@ -54,13 +54,20 @@ func (s *Spread) due(b *record) (all []*replica) {
 // confirm asks the chosen node once more whether it has the blob, unless it said so just now. If not, the client is assigned to nobody.
 func (s *Spread) confirm(ctx context.Context, b *record, from, to *replica) bool {
 	s.mu.Lock()
-	fresh := time.Since(from.checked) < lookPause
+	fresh, since := time.Since(from.checked) < lookPause, from.proved
 	s.mu.Unlock()
-	if fresh || s.ask(ctx, b, from) {
-		return true
+	has, err := fresh || s.ask(ctx, b, from), error(nil)
+	if has {
+		if err = s.Node(ctx, from.node, since); err == nil {
+			return true
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.Log.Warn("cannot send a node elsewhere for a blob", "node", to.node, "to", from.node, "error", err)
+		s.away[from.node] = time.Now().Add(awayTime)
+	}
 	from.given--
 	if b.copies[to.node] == to {
 		delete(b.copies, to.node)
@@ -70,14 +77,14 @@ func (s *Spread) confirm(ctx context.Context, b *record, from, to *replica) bool
 
 // ask asks a node whether it has a blob, and records the answer.
 func (s *Spread) ask(ctx context.Context, b *record, c *replica) bool {
-	has, err := s.has(ctx, b.sha256, c)
+	has, since, err := s.has(ctx, b.sha256, c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if err == nil && !has && !now.Before(c.sent.Add(storeTime)) && now.Before(c.sent.Add(transferTime)) {
 		err = errors.New("does not keep what it was sent")
 	}
-	c.has, c.checked = has, now
+	c.has, c.checked, c.proved = has, now, since
 	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("a node gives no blobs to others for now", "node", c.node, "address", c.address, "error", err)
 		s.away[c.node] = now.Add(awayTime)
@@ -85,29 +92,28 @@ func (s *Spread) ask(ctx context.Context, b *record, c *replica) bool {
 	return has
 }
 
-// has asks a node whether it has a blob. The node proves its name by a certificate of the cluster for its address.
-func (s *Spread) has(ctx context.Context, sha256 string, c *replica) (bool, error) {
+// has asks a node whether it has a blob. The node proves its name by a certificate of the cluster for its address, which is valid since a time.
+func (s *Spread) has(ctx context.Context, sha256 string, c *replica) (has bool, since time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+c.address+Path+sha256, nil)
 	if err != nil {
-		return false, err
+		return false, since, err
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return false, err
+		return false, since, err
 	}
 	_ = response.Body.Close()
-	if !isOf(response.TLS.PeerCertificates[0], c.node) {
-		return false, errors.New("its certificate is of another node")
+	leaf := response.TLS.PeerCertificates[0]
+	if !isOf(leaf, c.node) {
+		return false, since, errors.New("its certificate is of another node")
 	}
 	switch response.StatusCode {
-	case http.StatusOK:
-		return true, nil
-	case http.StatusNotFound:
-		return false, nil
+	case http.StatusOK, http.StatusNotFound:
+		return response.StatusCode == http.StatusOK, leaf.NotBefore, nil
 	}
-	return false, fmt.Errorf("answers %s", response.Status)
+	return false, since, fmt.Errorf("answers %s", response.Status)
 }
 
 // isOf reports whether a verified certificate proves a node, as its kubelet or as a control plane.

@@ -53,7 +53,9 @@ type Spread struct {
 	Authority identity.Authority
 	// Address returns host:port of the Server of a node, by the address of its client.
 	Address func(node, client string) string
-	Log     *slog.Logger
+	// Node checks that the cluster has a node, which has shown a certificate that is valid since a time.
+	Node func(ctx context.Context, node string, since time.Time) error
+	Log  *slog.Logger
 
 	client *http.Client // asks nodes
 	mu     sync.Mutex
@@ -78,8 +80,9 @@ type replica struct {
 	since   time.Time // when that began
 	sent    time.Time // when all was sent; zero before, and if another node sends it
 	has     bool      // as it says
-	checked time.Time
-	given   int // how many nodes were sent to it
+	checked time.Time // when it said so
+	proved  time.Time // since when the certificate is valid that it showed
+	given   int       // how many nodes were sent to it
 }
 
 // Send answers the request of a node for a blob: by send, or by a redirect to another node. It has the form of the mirror's Spread.

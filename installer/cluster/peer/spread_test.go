@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -40,6 +42,16 @@ func (n *nodes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Body: http.NoBody, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}}, nil
 }
 
+// spread asks these nodes. The node "removed" was removed from the cluster.
+func (n *nodes) spread() *Spread {
+	return &Spread{Own: "control-plane", Log: slog.New(slog.DiscardHandler), client: &http.Client{Transport: n}, Node: func(_ context.Context, name string, _ time.Time) error {
+		if name == "removed" {
+			return errors.New("the cluster does not have this node")
+		}
+		return nil
+	}}
+}
+
 func (n *nodes) store(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +62,7 @@ func (n *nodes) store(name string) {
 // sent, and how long all of it took.
 func rollout(t *testing.T, many int, n *nodes) (given map[string]int, took time.Duration) {
 	t.Helper()
-	s := &Spread{Own: "control-plane", Log: slog.New(slog.DiscardHandler), client: &http.Client{Transport: n}}
+	s := n.spread()
 	given = make(map[string]int)
 	var mu sync.Mutex
 	var pulling sync.WaitGroup
@@ -121,7 +133,7 @@ func (s *Spread) asked(t *testing.T, name, sha256 string, direct bool) (string, 
 // TestNodeThatKeepsNothingHoldsNobodyUp has a node that deletes what it is sent.
 func TestNodeThatKeepsNothingHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Spread{Own: "control-plane", Log: slog.New(slog.DiscardHandler), client: &http.Client{Transport: &nodes{has: map[string]bool{}}}}
+		s := (&nodes{has: map[string]bool{}}).spread()
 		for _, row := range []struct {
 			sha256  string
 			longest time.Duration
@@ -136,12 +148,24 @@ func TestNodeThatKeepsNothingHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// TestRemovedNodeGivesNothing has a node that was removed, and still has a blob.
+func TestRemovedNodeGivesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := (&nodes{has: map[string]bool{"removed": true, "b": true}}).spread()
+		for _, step := range []struct{ node, want string }{{"removed", s.Own}, {"b", s.Own}, {"c", "b"}} {
+			if got, _ := s.asked(t, step.node, "1", false); got != step.want {
+				t.Errorf("%s was sent to %s, not %s", step.node, got, step.want)
+			}
+		}
+	})
+}
+
 // TestFailedRedirectIsNotRepeated has a node that asks again for what it was sent elsewhere for.
 func TestFailedRedirectIsNotRepeated(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &nodes{has: map[string]bool{"a": true, "c": true}}
-			s := &Spread{Own: "control-plane", Log: slog.New(slog.DiscardHandler), client: &http.Client{Transport: n}}
+			s := n.spread()
 			for _, step := range []struct {
 				node, sha256 string
 				direct       bool

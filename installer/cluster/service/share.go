@@ -49,17 +49,18 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 	if err != nil {
 		return err
 	}
-	spread := &peer.Spread{Own: own, Authority: ca, Address: func(_, client string) string { return share.Address(client) }, Log: log}
+	belongs := func(ctx context.Context, name string, since time.Time) error {
+		return isNode(ctx, admin.Client, name, since)
+	}
+	spread := &peer.Spread{Own: own, Authority: ca, Address: func(_, client string) string { return share.Address(client) }, Node: belongs, Log: log}
 	s := &share.Server{
 		Root: root, Shelf: node.ShelfDir(root), Programs: controlplane.Programs(root), Script: script.Text, Log: log,
 		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
 		Images:    mirror.Server{Content: r, Log: log, Spread: spread.Send},
 		Peer:      peerServer(own, r, log),
 		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
-		Node: func(ctx context.Context, name string, since time.Time) error {
-			return isNode(ctx, admin.Client, name, since)
-		},
-		Invited: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
+		Node:      belongs,
+		Invited:   func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
 		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
 			return clusterFor(ctx, admin, root, may)
 		},
