@@ -269,10 +269,10 @@ func TestPullOutlivesPeer(t *testing.T) {
 		fail func(n *node)
 		gave bool // whether the node gave a part
 	}{
-		"is away":                  {func(n *node) { n.server.stop() }, false},
-		"is behind a firewall":     {func(n *node) { n.hello = controlPlanesOnly }, false},
-		"is killed in the middle":  {func(n *node) { n.server.limit.Store(layerSize / 2) }, true},
-		"has another clusters key": {func(n *node) { n.hello = func(tls.ConnectionState) error { return errors.New("unknown CA") } }, false},
+		"is away":                 {func(n *node) { n.server.stop() }, false},
+		"is behind a firewall":    {func(n *node) { n.hello = controlPlanesOnly }, false},
+		"is killed in the middle": {func(n *node) { n.server.limit.Store(layerSize / 2) }, true},
+		"trusts no control plane": {func(n *node) { n.hello = func(tls.ConnectionState) error { return errors.New("unknown CA") } }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := c.join(t, "first "+name), c.join(t, "second "+name)

@@ -72,20 +72,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sha256 := strings.TrimPrefix(r.URL.Path, Path)
-	if err := s.admit(r, sha256); err != nil {
-		party, node := identity.Client(r.TLS)
+	party, node := identity.Client(r.TLS)
+	if err := s.admit(r, sha256, party, node); err != nil {
 		s.Log.Warn("audit: refused", "right", identity.ReadBlob, "party", party, "node", node, "host", r.RemoteAddr, "error", err)
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
 	blob, err := s.Blob(r.Context(), sha256)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	case err != nil:
-		s.Log.Warn("cannot give a blob to another node", "host", r.RemoteAddr, "path", r.URL.Path, "error", err)
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	if err != nil {
+		status := http.StatusInternalServerError // the control plane logs it
+		if errors.Is(err, fs.ErrNotExist) {
+			status = http.StatusNotFound
+		}
+		http.Error(w, err.Error(), status)
 		return
 	}
 	defer blob.Close()
@@ -94,8 +93,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit checks that a client has a right to a blob.
-func (s *Server) admit(r *http.Request, sha256 string) error {
-	party, node := identity.Client(r.TLS)
+func (s *Server) admit(r *http.Request, sha256 string, party identity.Party, node string) error {
 	if !party.Has(identity.ReadBlob) {
 		return errPermit
 	}

@@ -92,11 +92,8 @@ func (s *Spread) Send(w http.ResponseWriter, r *http.Request, of digest.Digest, 
 		send()
 		return
 	}
-	address := r.RemoteAddr
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
-	to := &replica{node: node, address: s.Address(node, address)}
+	client, _, _ := net.SplitHostPort(r.RemoteAddr) // as net/http writes it
+	to := &replica{node: node, address: s.Address(node, client)}
 	from := s.source(r.Context(), of.Encoded(), to, r.Header.Get(DirectHeader) != "")
 	if from != nil {
 		text, err := permit{SHA256: of.Encoded(), To: node, From: from.node, End: time.Now().Add(permitTime)}.encode(s.Authority, s.Own)

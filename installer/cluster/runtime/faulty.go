@@ -3,10 +3,8 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/errdefs"
 )
 
@@ -22,15 +20,22 @@ func (r *Runtime) DropFaulty(ctx context.Context, now time.Time) (dropped []stri
 	if err != nil {
 		return nil, fmt.Errorf("list transfers of containerd: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(one content.Status) bool { return now.Before(one.UpdatedAt.Add(faultyAge)) })
-	if !slices.ContainsFunc(all, func(one content.Status) bool { return one.Total > 0 && one.Offset >= one.Total }) {
+	faulty := false
+	var stopped []string
+	for n := range all {
+		if one := &all[n]; !now.Before(one.UpdatedAt.Add(faultyAge)) {
+			stopped = append(stopped, one.Ref)
+			faulty = faulty || one.Total > 0 && one.Offset >= one.Total
+		}
+	}
+	if !faulty {
 		return nil, nil
 	}
-	for _, one := range all {
-		if err := store.Abort(ctx, one.Ref); err != nil && !errdefs.IsNotFound(err) {
-			return dropped, fmt.Errorf("delete the transfer %s of containerd: %w", one.Ref, err)
+	for _, ref := range stopped {
+		if err := store.Abort(ctx, ref); err != nil && !errdefs.IsNotFound(err) {
+			return dropped, fmt.Errorf("delete the transfer %s of containerd: %w", ref, err)
 		}
-		dropped = append(dropped, one.Ref)
+		dropped = append(dropped, ref)
 	}
 	return dropped, nil
 }

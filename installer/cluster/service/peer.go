@@ -30,7 +30,7 @@ const peerPause = time.Minute
 // ends. A control plane gives blobs in Share.
 func Peer(ctx context.Context, log *slog.Logger) {
 	var both sync.WaitGroup
-	for what, do := range map[string]func(context.Context, *slog.Logger) error{"give images to other nodes": givePeers, "look for faulty transfers": dropFaulty} {
+	for _, do := range []func(context.Context, *slog.Logger) error{givePeers, dropFaulty} {
 		both.Go(func() {
 			said := ""
 			poll.Repeat(ctx, func(ctx context.Context) time.Duration {
@@ -40,7 +40,7 @@ func Peer(ctx context.Context, log *slog.Logger) {
 					said = ""
 				case ctx.Err() == nil && err.Error() != said: // the same error is not repeated every minute
 					said = err.Error()
-					log.Warn("cannot "+what, "error", err)
+					log.Warn("this node may not exchange images with others", "error", err)
 				}
 				return peerPause
 			})
