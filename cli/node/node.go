@@ -79,7 +79,7 @@ func inTurn(root string, log *slog.Logger) func(context.Context, func(context.Co
 	}
 }
 
-// runAgent runs the agent, the renewal of certificates, the wait for a new address, the registries that containerd asks, the login by
+// runAgent runs the agent, the renewal of certificates, the wait for a new address, the registries that containerd asks, images for other nodes, the login by
 // kubernetes.oidc, and the metrics. An agent that has to make room for another sealift has done its work.
 func runAgent(ctx context.Context, root string, o service.AgentOptions, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -88,6 +88,9 @@ func runAgent(ctx context.Context, root string, o service.AgentOptions, log *slo
 	var beside sync.WaitGroup
 	beside.Go(func() { readdress.Watch(ctx, root, log) })
 	beside.Go(func() { registry.Watch(ctx, o.Mirror, log) })
+	if o.Mirror {
+		beside.Go(func() { service.Peer(ctx, log) })
+	}
 	beside.Go(func() { oidc.Watch(ctx, log, inTurn(root, log)) })
 	beside.Go(func() { metrics.Watch(ctx, root, o.Metrics, app.CurrentVersion().Version, log) })
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)

@@ -3,8 +3,9 @@
 // It runs as root on each node, in a unit of systemd. It watches the Node object of its own host with the credentials of the
 // kubelet, and does what an intent there asks for: see package intent. It can bring the node to the versions of a bundle
 // whose digest the intent names, load the images of one, or take the node back to what it keeps from before an upgrade, and
-// nothing else. It needs no rights in the cluster besides those that every kubelet has, and listens nowhere. What it has
-// finished is in the journal of the node, so that it may be killed at any moment.
+// nothing else. It needs no rights in the cluster besides those that every kubelet has. This package listens nowhere; in the same process,
+// service.Peer gives images to other nodes if the Installer has containerd.mirror. What the agent has finished is in the journal of the node,
+// so that it may be killed at any moment.
 package agent
 
 import (

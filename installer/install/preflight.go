@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster/balancer"
+	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -215,6 +216,9 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	n.Role, n.Ports = preflight.ControlPlane, preflight.ControlPlanePorts()
 	if !node.Primary {
 		n.Role, n.Ports = preflight.Worker, preflight.WorkerPorts()
+		if isTrue(s.AddOn("containerd").Options, "mirror") { // its agent gives images to other nodes
+			n.Ports = append(n.Ports, share.Port)
+		}
 	}
 	n.Resumed = n.Resumed || node.Upgrade
 	if !node.Join {

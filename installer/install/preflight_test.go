@@ -2,6 +2,7 @@ package install
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,13 @@ func TestRoleSelectsChecks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a worker that gives images to other nodes", func(t *testing.T) {
+		got := preflight.Needs{Role: preflight.ControlPlane}
+		addRole(&got, preflight.Node{}, parseSpec(t, "  containerd: {version: 2.4.2, mirror: true}\n"))
+		if !slices.Contains(got.Ports, 6445) {
+			t.Errorf("the ports are %v", got.Ports)
+		}
+	})
 	t.Run("without Kubernetes, nothing", func(t *testing.T) {
 		var got preflight.Needs
 		addRole(&got, preflight.Node{Primary: true}, parseSpec(t, ""))

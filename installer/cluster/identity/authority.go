@@ -61,7 +61,7 @@ const (
 func (a Authority) Server(node string, addresses ...string) *tls.Config {
 	current := a.source(node, addresses...)
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool(a.Trusted),
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: Pool(a.Trusted),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current() },
 	}
 }
@@ -143,7 +143,8 @@ func (a Authority) sign(template *x509.Certificate, addresses []string) (*tls.Ce
 	return &tls.Certificate{Certificate: [][]byte{der, a.Certificate.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-func pool(all []*x509.Certificate) *x509.CertPool {
+// Pool returns certificates as package tls takes them.
+func Pool(all []*x509.Certificate) *x509.CertPool {
 	p := x509.NewCertPool()
 	for _, one := range all {
 		p.AddCert(one)

@@ -40,10 +40,12 @@ const (
 	ReadUndo      Right = "share: the order and etcd snapshot of a joint undo"
 )
 
-// The rights at the agent of another node. Intents prove them by a signature.
+// The rights at the agent of another node. Intents prove the first two by a signature. A worker needs a permit for each blob, which a control
+// plane signs for this one worker, and a control plane learns only whether the blob is there: see package peer.
 const (
 	AskWorker       Right = "agent: an operation of a worker"
 	AskControlPlane Right = "agent: an operation of a control plane"
+	ReadBlob        Right = "agent: a part of an image that a control plane sends a node to"
 )
 
 // The rights at the approver of kubelets' certificates.
@@ -72,6 +74,7 @@ var rights = map[Right][]Party{
 
 	AskWorker:       {Member},
 	AskControlPlane: {Member},
+	ReadBlob:        {Worker, Member},
 
 	NewWorker:     {Token, Invited},
 	RenewClient:   {Worker},
@@ -86,7 +89,7 @@ var rights = map[Right][]Party{
 func Rights() []Right {
 	return []Right{
 		ReadScript, ReadCluster, ReadBundle, ReadImages, PullImages, ReadInstaller, ReadKeys, ReadCAKeys, ReadUndo,
-		AskWorker, AskControlPlane, NewWorker, RenewClient, RenewEnded, ServeOwn, AnotherNode, ServeAPI, ServeAsMember,
+		AskWorker, AskControlPlane, ReadBlob, NewWorker, RenewClient, RenewEnded, ServeOwn, AnotherNode, ServeAPI, ServeAsMember,
 	}
 }
 

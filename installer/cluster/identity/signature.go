@@ -20,6 +20,7 @@ type Purpose string
 const (
 	ForIntent   Purpose = "sealift intent v1"
 	ForSnapshot Purpose = "sealift snapshot v1"
+	ForPermit   Purpose = "sealift permit v1"
 )
 
 // Signature is a control plane's signature of a text: ECDSA P-256 over sha256, with the certificate of the signer.
@@ -77,7 +78,7 @@ func (s Signature) Verify(trusted []*x509.Certificate, purpose Purpose, text []b
 	if err != nil {
 		return "", fmt.Errorf("%w: its certificate: %w", ErrUnsigned, err)
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool(trusted), CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: Pool(trusted), CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrUnsigned, err)
 	}
 	node, ok := ControlPlane(leaf)

@@ -26,4 +26,6 @@ const (
 	KubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
 	// KubeletCertificate is the kubelet's certificate and key.
 	KubeletCertificate = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+	// KubeletServing is the certificate and key with which the kubelet serves, if the cluster's CA signed it (serverTLSBootstrap).
+	KubeletServing = "/var/lib/kubelet/pki/kubelet-server-current.pem"
 )

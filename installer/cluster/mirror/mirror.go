@@ -48,6 +48,9 @@ type Content interface {
 type Server struct {
 	Content Content
 	Log     *slog.Logger
+	// Spread answers a request for a blob of a size in bytes that this server has: by send, or by sending the client elsewhere. Nil always
+	// calls send.
+	Spread func(w http.ResponseWriter, r *http.Request, of digest.Digest, size int64, send func())
 }
 
 // ServeHTTP implements http.Handler.
@@ -91,7 +94,7 @@ func (s Server) answer(w http.ResponseWriter, r *http.Request, asked request) er
 	case manifests:
 		return repository.manifest(w, asked)
 	case blobs:
-		return repository.blob(w, r, asked.digest)
+		return repository.blob(w, r, asked.digest, s.Spread)
 	case tags:
 		return repository.tags(w, r)
 	}
@@ -175,7 +178,7 @@ func (p repository) document(asked request) (target ocispec.Descriptor, data []b
 
 // blob answers with a blob of an image, or with a part of it. The content store has compared it with its digest when it was
 // stored, and clients compare it again.
-func (p repository) blob(w http.ResponseWriter, r *http.Request, of digest.Digest) error {
+func (p repository) blob(w http.ResponseWriter, r *http.Request, of digest.Digest, spread func(http.ResponseWriter, *http.Request, digest.Digest, int64, func())) error {
 	unknown := failure{http.StatusNotFound, "BLOB_UNKNOWN", p.name + " has no blob " + of.String() + " here"}
 	found, err := p.find(func(m ocilayout.Manifest) bool {
 		return m.Digest == of || m.Config.Digest == of || slices.ContainsFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.Digest == of })
@@ -202,10 +205,17 @@ func (p repository) blob(w http.ResponseWriter, r *http.Request, of digest.Diges
 		return err
 	}
 	defer blob.Close()
-	w.Header().Set("Docker-Content-Digest", of.String())
-	w.Header().Set("Etag", strconv.Quote(of.String()))
-	w.Header().Set("Content-Type", "application/octet-stream")
-	httprange.Serve(w, r, time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
+	send := func() {
+		w.Header().Set("Docker-Content-Digest", of.String())
+		w.Header().Set("Etag", strconv.Quote(of.String()))
+		w.Header().Set("Content-Type", "application/octet-stream")
+		httprange.Serve(w, r, time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
+	}
+	if spread == nil {
+		send()
+	} else {
+		spread(w, r, of, blob.Size(), send)
+	}
 	return nil
 }
 

@@ -38,7 +38,7 @@ const (
 const (
 	kubeletFolder  = "/var/lib/kubelet/pki"
 	kubeletServing = kubeletFolder + "/kubelet.crt"
-	kubeletRotated = kubeletFolder + "/kubelet-server-current.pem"
+	kubeletRotated = kubeadm.KubeletServing
 	manifestFolder = kubeadm.Manifests
 )
 

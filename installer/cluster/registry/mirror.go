@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
+	"github.com/sealift/sealift/installer/cluster/mirror"
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -80,13 +82,18 @@ func (m Mirror) Set(servers []string) (changed bool, err error) {
 	return true, files.Write(name, []byte(want))
 }
 
-// text has no server of its own: what no control plane has is pulled from the registry in its name.
+// text has no server of its own: what no control plane has is pulled from the registry in its name. Each control plane is there twice: the second
+// time, under another spelling of the same URL, it sends a blob itself. containerd gets there if a node that it was sent to does not answer.
 func (m Mirror) text(servers []string) string {
 	var text strings.Builder
 	text.WriteString(mirrorMark)
-	for _, server := range servers {
-		fmt.Fprintf(&text, "\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = %q\n  client = [[%q, %q]]\n  dial_timeout = \"3s\"\n",
-			"https://"+server, m.CA, m.Certificate, m.Certificate)
+	for _, of := range []struct{ path, capabilities, more string }{
+		{"", `["pull", "resolve"]`, ""}, {strings.TrimSuffix(mirror.Path, "/"), `["pull"]`, "  header = { " + peer.DirectHeader + " = \"true\" }\n"},
+	} {
+		for _, server := range servers {
+			fmt.Fprintf(&text, "\n[host.%q]\n  capabilities = %s\n  ca = %q\n  client = [[%q, %q]]\n  dial_timeout = \"3s\"\n%s",
+				"https://"+server+of.path, of.capabilities, m.CA, m.Certificate, m.Certificate, of.more)
+		}
 	}
 	return text.String()
 }

@@ -49,8 +49,17 @@ func node(t *testing.T) registry.Mirror {
 // TestMirrorFollowsControlPlanes uses a cluster whose control planes come and go.
 func TestMirrorFollowsControlPlanes(t *testing.T) {
 	m := node(t)
-	host := func(address string) string {
-		return "\n[host.\"https://" + address + "\"]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = \"" + m.CA + "\"\n  client = [[\"" + m.Certificate + "\", \"" + m.Certificate + "\"]]\n  dial_timeout = \"3s\"\n"
+	entry := func(url, capabilities, more string) string {
+		return "\n[host.\"https://" + url + "\"]\n  capabilities = [" + capabilities + "]\n  ca = \"" + m.CA + "\"\n  client = [[\"" + m.Certificate + "\", \"" + m.Certificate + "\"]]\n  dial_timeout = \"3s\"\n" + more
+	}
+	hosts := func(addresses ...string) (text string) {
+		for _, address := range addresses {
+			text += entry(address, `"pull", "resolve"`, "")
+		}
+		for _, address := range addresses {
+			text += entry(address+"/v2", `"pull"`, "  header = { Sealift-Direct = \"true\" }\n")
+		}
+		return text
 	}
 	port := int32(6443)
 	for _, step := range []struct {
@@ -60,10 +69,10 @@ func TestMirrorFollowsControlPlanes(t *testing.T) {
 		changes   bool
 	}{
 		{"this host alone", []string{"127.0.0.1"}, nil, false},
-		{"another one", []string{"127.0.0.1", "203.0.113.201"}, []string{host("203.0.113.201:6445")}, true},
-		{"the same", []string{"203.0.113.201", "127.0.0.1"}, []string{host("203.0.113.201:6445")}, false},
-		{"of IPv6", []string{"127.0.0.1", "2001:db8::1"}, []string{host("[2001:db8::1]:6445")}, true},
-		{"two", []string{"203.0.113.201", "203.0.113.202"}, []string{host("203.0.113.201:6445") + host("203.0.113.202:6445"), host("203.0.113.202:6445") + host("203.0.113.201:6445")}, true},
+		{"another one", []string{"127.0.0.1", "203.0.113.201"}, []string{hosts("203.0.113.201:6445")}, true},
+		{"the same", []string{"203.0.113.201", "127.0.0.1"}, []string{hosts("203.0.113.201:6445")}, false},
+		{"of IPv6", []string{"127.0.0.1", "2001:db8::1"}, []string{hosts("[2001:db8::1]:6445")}, true},
+		{"two", []string{"203.0.113.201", "203.0.113.202"}, []string{hosts("203.0.113.201:6445", "203.0.113.202:6445"), hosts("203.0.113.202:6445", "203.0.113.201:6445")}, true},
 		{"this host alone again", []string{"127.0.0.1"}, nil, true},
 	} {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Ports: []discoveryv1.EndpointPort{{Port: &port}},

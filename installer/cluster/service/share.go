@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/cluster/mirror"
 	"github.com/sealift/sealift/installer/cluster/oidc"
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
@@ -44,22 +45,25 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 		return err
 	}
 	defer r.Close()
-	s := &share.Server{
-		Root: root, Shelf: node.ShelfDir(root), Programs: controlplane.Programs(root), Script: script.Text, Log: log,
-		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
-		Images:    mirror.Server{Content: r, Log: log},
-		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
-		Node: func(ctx context.Context, name string, since time.Time) error {
-			return isNode(ctx, admin.Client, name, since)
-		},
-		Invited: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
-		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
-			return clusterFor(ctx, admin, root, may)
-		},
-	}
 	own, err := host.Name()
 	if err != nil {
 		return err
+	}
+	belongs := func(ctx context.Context, name string, since time.Time) error {
+		return isNode(ctx, admin.Client, name, since)
+	}
+	spread := &peer.Spread{Own: own, Authority: ca, Address: func(_, client string) string { return share.Address(client) }, Node: belongs, Log: log}
+	s := &share.Server{
+		Root: root, Shelf: node.ShelfDir(root), Programs: controlplane.Programs(root), Script: script.Text, Log: log,
+		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Images:    mirror.Server{Content: r, Log: log, Spread: spread.Send},
+		Peer:      peerServer(own, r, log),
+		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
+		Node:      belongs,
+		Invited:   func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
+		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
+			return clusterFor(ctx, admin, root, may)
+		},
 	}
 	s.Undo = func(name string) (share.Undo, error) { return undo(own, name) }
 	l, err := net.Listen("tcp", share.Address(admin.Address))

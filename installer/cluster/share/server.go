@@ -41,6 +41,8 @@ type Server struct {
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
 	// Images answers pulls by the protocol of registries, below /v2/.
 	Images http.Handler
+	// Peer gives blobs to nodes that another control plane sends here.
+	Peer http.Handler
 	// Authorize reports whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
 	// Node checks that the cluster has a node of that name, which has shown the certificate of its kubelet, valid since a time;
@@ -90,6 +92,7 @@ func (s *Server) Handler() http.Handler {
 		"GET " + shelfPath + "{index}" + shelfImages + "{sha256}": {identity.ReadImages, s.shelfImage},
 
 		imagesPath: {identity.PullImages, s.pull},
+		blobsPath:  {identity.ReadBlob, s.peer},
 
 		"GET " + orderPath: {identity.ReadUndo, s.order},
 		"GET " + etcdPath:  {identity.ReadUndo, s.etcd},
@@ -356,6 +359,12 @@ func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
 // pull answers containerd of a node.
 func (s *Server) pull(w http.ResponseWriter, r *http.Request, _ client) error {
 	s.Images.ServeHTTP(w, r)
+	return nil
+}
+
+// peer answers containerd of a node that has a permit, and control planes.
+func (s *Server) peer(w http.ResponseWriter, r *http.Request, _ client) error {
+	s.Peer.ServeHTTP(w, r)
 	return nil
 }
 

@@ -106,7 +106,8 @@ const (
 	missingPath = "/v1/missing"
 	entryPath   = "/v1/entries/"
 
-	imagesPath = "/v2/" // the OCI distribution protocol: see package mirror
+	imagesPath = "/v2/"       // the OCI distribution protocol: see package mirror
+	blobsPath  = "/v1/blobs/" // for nodes that another control plane sends here: see package peer
 
 	// the index and the images of another bundle, by the digest of that index
 	shelfPath   = "/v1/shelf/"

@@ -123,6 +123,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 			return nil, fs.ErrNotExist
 		},
 		Images: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		Peer:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		Authorize: func(_ context.Context, got string) error {
 			if got != token {
 				return share.ErrToken
