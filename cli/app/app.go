@@ -105,7 +105,6 @@ func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) 
 	level.Set(slog.LevelWarn)
 	plainOut, plainErr := plaintext.NewWriter(out), plaintext.NewWriter(errOut)
 	defer plainErr.Close()
-	defer plainOut.Close()
 	a := &App{
 		In: in, Out: plainOut, Err: plainErr, RawOut: out, RawErr: errOut,
 		Log: slog.New(slog.NewTextHandler(plainErr, &slog.HandlerOptions{Level: level})),
@@ -116,7 +115,11 @@ func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) 
 	root.SetIn(in)
 	root.SetOut(plainOut)
 	root.SetErr(plainErr)
-	return hinted(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if lost := plainOut.Close(); err == nil && lost != nil {
+		err = fmt.Errorf("the command is done, and its output is incomplete: %w", lost)
+	}
+	return hinted(err)
 }
 
 // hinted adds advice to errors whose origin cannot know it.
@@ -132,7 +135,7 @@ func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(
 	var caCertificates string
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := errors.Join(emptyFiles(cmd.Flags()), flagsFromEnvironment(cmd.Flags(), lookup)); err != nil {
+		if err := errors.Join(fileNames(cmd.Flags()), flagsFromEnvironment(cmd.Flags(), lookup)); err != nil {
 			return err
 		}
 		if err := exclusiveFlags(cmd); err != nil {
@@ -195,15 +198,18 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 	return errors.Join(errs...)
 }
 
-// emptyFiles refuses flags on the command line whose file has no name, such as --key "$KEY" where nobody set KEY. Without the key, a command
+// fileNames refuses flags on the command line whose file has no name, such as --key "$KEY" where nobody set KEY. Without the key, a command
 // would succeed and sign nothing. The name of a kubeconfig may be empty, as for kubectl, and so may a list between commas.
-func emptyFiles(flags *pflag.FlagSet) error {
+func fileNames(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.Visit(func(f *pflag.Flag) {
 		_, isFile := f.Annotations[cobra.BashCompFilenameExt]
 		value := f.Value.String()
 		if isFile && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
 			errs = append(errs, UsageError("--%s is empty; name a file, or leave the flag out", f.Name))
+		}
+		if f.Name == "out" && f.Value.String() == "-" && f.DefValue != "-" {
+			errs = append(errs, UsageError("--out -: this command does not write to standard output; name a file"))
 		}
 	})
 	return errors.Join(errs...)

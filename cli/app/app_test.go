@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -50,6 +51,7 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		load.Flags().String("kubeconfig", "", "")
 		load.Flags().StringSlice("programs", nil, "")
 		load.Flags().String("note", "", "")
+		load.Flags().String("out", "", "")
 		for _, name := range []string{"key", "seal", "kubeconfig", "programs"} {
 			_ = load.MarkFlagFilename(name)
 		}
@@ -115,6 +117,23 @@ func TestInterruptIsNamed(t *testing.T) {
 	var errOut bytes.Buffer
 	code := Run(ctx, "ship", tree, nil, strings.NewReader(""), io.Discard, &errOut)
 	if want := "ship: load the cargo: interrupt signal received\n"; code != ExitFailed || errOut.String() != want {
+		t.Errorf("exit code %d, %s, want %s", code, &errOut, want)
+	}
+}
+
+// TestLostOutputIsAFailure prints a line to a full disk, with a command that does not look at the error.
+func TestLostOutputIsAFailure(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	defer full.Close()
+	tree := func(a *App) *cobra.Command {
+		return &cobra.Command{Use: "ship", Run: func(*cobra.Command, []string) { fmt.Fprintln(a.Out, "loaded") }}
+	}
+	var errOut bytes.Buffer
+	code := Run(t.Context(), "ship", tree, nil, strings.NewReader(""), full, &errOut)
+	if want := "ship: the command is done, and its output is incomplete: write /dev/full: no space left on device\n"; code != ExitFailed || errOut.String() != want {
 		t.Errorf("exit code %d, %s, want %s", code, &errOut, want)
 	}
 }

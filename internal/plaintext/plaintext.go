@@ -21,6 +21,7 @@ type Writer struct {
 	to   io.Writer
 	held []byte // the beginning of a character, or of a sequence for colours
 	cr   bool   // the last character was a carriage return
+	err  error  // the first of the output
 }
 
 // NewWriter returns a Writer to an output. Call its Close.
@@ -61,10 +62,18 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.one(&out, r, rest[:size])
 		rest = rest[size:]
 	}
-	if _, err := w.to.Write(out.Bytes()); err != nil {
+	if err := w.send(out.Bytes()); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+func (w *Writer) send(text []byte) error {
+	_, err := w.to.Write(text)
+	if w.err == nil {
+		w.err = err
+	}
+	return err
 }
 
 // one writes one character.
@@ -84,7 +93,8 @@ func (w *Writer) one(out *bytes.Buffer, r rune, raw []byte) {
 	}
 }
 
-// Close writes the bytes held back: an incomplete character or sequence. It does not close the output.
+// Close writes the bytes held back: an incomplete character or sequence. It returns the first error of the output, also one that a Write
+// has returned. It does not close the output.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +107,8 @@ func (w *Writer) Close() error {
 		}
 	}
 	w.held = nil
-	_, err := w.to.Write(out.Bytes())
-	return err
+	_ = w.send(out.Bytes())
+	return w.err
 }
 
 // maxColor is the longest sequence that counts as a colour, in bytes.

@@ -85,8 +85,12 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
 func TestErrorOfOutputIsReturned(t *testing.T) {
-	if _, err := plaintext.NewWriter(broken{}).Write([]byte("a")); err == nil {
-		t.Error("no error")
+	w := plaintext.NewWriter(broken{})
+	if _, err := w.Write([]byte("a")); err == nil {
+		t.Error("no error of Write")
+	}
+	if err := w.Close(); err == nil {
+		t.Error("no error of Close")
 	}
 }
 
