@@ -21,6 +21,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/head"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -182,7 +183,7 @@ func (r *Reader) read(ctx context.Context, timeout time.Duration, words []string
 // the console ends.
 func Run(ctx context.Context, program string, words []string, out, errOut io.Writer) error {
 	cmd := exec.CommandContext(ctx, program, words...)
-	cmd.Env = []string{"HOME=/root", "PATH=" + hostpath.Folders, "LANG=C.UTF-8"}
+	cmd.Env = []string{"HOME=/root", "PATH=" + hostpath.Folders, "LANG=C.UTF-8", diskspace.MountsVariable + "=" + diskspace.HostMounts}
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, errOut
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

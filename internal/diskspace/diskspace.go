@@ -15,7 +15,7 @@ type Space struct {
 	Bytes     uint64
 	Inodes    uint64 // how many more files it can have
 	AllInodes uint64 // how many files it can have; 0, as Inodes then is, if it has no such limit
-	ReadOnly  bool   // how the host mounts it
+	ReadOnly  bool   // how it is mounted; in a sandbox with MountsVariable, how the host mounts it
 }
 
 // Of returns the space of the file system that has a path, or would have it.

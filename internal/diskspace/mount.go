@@ -9,18 +9,28 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// isWritableOnHost reports whether the host mounts a path for writing that this process sees read-only. A service of systemd with
-// ProtectSystem= sees most of the disk so, and plans what another program will do.
+// MountsVariable is the environment variable of a process that plans in a sandbox what another program will do outside of it. A service of
+// systemd with ProtectSystem= sees most of the disk read-only. The variable names the host's mounts, in the format of proc_pid_mountinfo(5).
+const MountsVariable = "SEALIFT_HOST_MOUNTS"
+
+// HostMounts has the mounts of the host's first process. Only root may read it.
+const HostMounts = "/proc/1/mountinfo"
+
+// isWritableOnHost reports whether the host mounts a path for writing that this process sees read-only in its sandbox.
 func isWritableOnHost(path string) bool {
+	host := os.Getenv(MountsVariable)
+	if host == "" {
+		return false
+	}
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return false
 	}
 	var both [2][]*mountinfo.Info
-	for n, file := range []string{"/proc/self/mountinfo", "/proc/1/mountinfo"} {
+	for n, file := range []string{"/proc/self/mountinfo", host} {
 		f, err := os.Open(file)
 		if err != nil {
-			return false // only root may read those of the first process
+			return false
 		}
 		both[n], err = mountinfo.GetMountsFromReader(f, nil)
 		if f.Close() != nil || err != nil {

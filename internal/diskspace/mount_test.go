@@ -55,12 +55,14 @@ func TestMain(m *testing.M) {
 // TestSandboxDoesNotLookLikeReadOnlyDisk asks in mounts of its own, as a service of systemd has them.
 func TestSandboxDoesNotLookLikeReadOnlyDisk(t *testing.T) {
 	short.AsRoot(t, "mounts of its own")
-	for _, row := range []struct{ mount, path, want string }{
-		{"mount --bind /usr /usr && mount -o remount,bind,ro /usr && ! touch /usr/read-only 2>/dev/null", "/usr/local/none", "false <nil>"},
-		{"mount -t tmpfs -o ro none /mnt", "/mnt/none", "true <nil>"},
+	const usr = "mount --bind /usr /usr && mount -o remount,bind,ro /usr && ! touch /usr/read-only 2>/dev/null"
+	for _, row := range []struct{ mount, path, host, want string }{
+		{usr, "/usr/local/none", HostMounts, "false <nil>"},
+		{usr, "/usr/local/none", "", "true <nil>"}, // this process is to write there itself
+		{"mount -t tmpfs -o ro none /mnt", "/mnt/none", HostMounts, "true <nil>"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", row.mount+` && exec "$0"`, os.Args[0])
-		cmd.Env = append(os.Environ(), childVariable+"="+row.path)
+		cmd.Env = append(os.Environ(), childVariable+"="+row.path, MountsVariable+"="+row.host)
 		out, err := cmd.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != row.want {
 			t.Errorf("%s: got %q, %v, want %q", row.mount, got, err, row.want)
