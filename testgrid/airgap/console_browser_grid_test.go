@@ -25,6 +25,20 @@ func (c *consoleCluster) run(actions ...chromedp.Action) {
 	}
 }
 
+// open opens a page. The page that is left may load itself again at that moment, at the end of a change, and Chromium drops one of the two.
+func (c *consoleCluster) open(path string) {
+	c.t.Helper()
+	for attempt := 1; ; attempt++ {
+		err := chromedp.Run(c.browser, chromedp.Navigate(c.url+path))
+		if err == nil {
+			return
+		}
+		if attempt == 5 || !strings.Contains(err.Error(), "net::ERR_ABORTED") {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // text returns the text of an element, or "" without one, and while the page is left for another one. It does not wait.
 func (c *consoleCluster) text(selector string) (text string) {
 	c.t.Helper()
@@ -110,14 +124,14 @@ func (c *consoleCluster) uploadOverKills() {
 // plan starts an action that plans a change, waits for its end, and opens the page of upgrades, which must show the plan.
 func (c *consoleCluster) plan(action string, want ...string) {
 	c.t.Helper()
-	c.run(chromedp.Navigate(c.url + "/upgrade"))
+	c.open("/upgrade")
 	c.click(action)
 	c.run(chromedp.WaitVisible("#progress", chromedp.ByQuery))
 	c.await("the plan is made", 15*time.Minute, func() bool { s := c.text("#state"); return s != "" && s != "It is running." })
 	if state := c.text("#state"); !strings.HasPrefix(state, "Done") {
 		c.t.Fatalf("%s: %s\n%s", action, state, c.text("main"))
 	}
-	c.run(chromedp.Navigate(c.url + "/upgrade"))
+	c.open("/upgrade")
 	page := c.text("main")
 	for _, text := range want {
 		if !strings.Contains(page, text) {

@@ -181,7 +181,7 @@ func (c *consoleCluster) withoutAPIAndIssuer() {
 		n.must("for i in $(seq 120); do " + kubectl + ownAPI + "--request-timeout=2s get --raw /readyz || exit 0; sleep 1; done; exit 1")
 	}
 	time.Sleep(16 * time.Second) // the page may be so old
-	c.run(chromedp.Navigate(c.url + "/"))
+	c.open("/")
 	c.awaitText(".problems", "Now: The Kubernetes API does not answer", time.Minute)
 	c.awaitText(".problems", "journalctl --no-pager -n 50 -u kubelet", time.Minute)
 	c.run(browser.Screenshot("console-down.png"))
