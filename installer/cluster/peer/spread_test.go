@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,9 +194,9 @@ func TestOldBlobsAreForgotten(t *testing.T) {
 	s := &Spread{client: http.DefaultClient}
 	now := time.Now()
 	for i := range 2 * maxBlobs {
-		s.record(fmt.Sprint(i), now.Add(time.Duration(i)*time.Second))
+		s.record(strconv.Itoa(i), now.Add(time.Duration(i)*time.Second))
 	}
-	if len(s.blobs) != maxBlobs || s.blobs[fmt.Sprint(maxBlobs-1)] != nil || s.blobs[fmt.Sprint(maxBlobs)] == nil {
+	if len(s.blobs) != maxBlobs || s.blobs[strconv.Itoa(maxBlobs-1)] != nil || s.blobs[strconv.Itoa(maxBlobs)] == nil {
 		t.Errorf("%d blobs", len(s.blobs))
 	}
 }
