@@ -196,7 +196,5 @@ func (c *consoleCluster) upgradeWithLostNode() {
 	if problem != "" {
 		c.t.Fatalf("upgrade: %s", problem)
 	}
-	if done := strings.TrimSpace(c.text(".stage-done h3")); done != "done 3" {
-		c.t.Errorf("the page says %q", done)
-	}
+	c.await("the page shows all nodes as done", time.Minute, func() bool { return strings.TrimSpace(c.text(".stage-done h3")) == "done 3" })
 }
