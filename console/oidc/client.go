@@ -75,7 +75,7 @@ func (c *Client) IssuerURL() (string, error) {
 	return i.URL, err
 }
 
-// provider returns the description of the issuer, which is at most an hour old.
+// provider returns the description of the issuer, which is at most a minute old.
 func (c *Client) provider(ctx context.Context) (*provider, error) {
 	_, i, err := c.login(c.File)
 	if err != nil {

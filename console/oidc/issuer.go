@@ -26,8 +26,9 @@ const (
 	loginTime   = 20 * time.Second // of all requests of one step
 	maxDocument = 1 << 20          // bytes of an answer
 	maxToken    = 64 << 10         // bytes of an ID token
-	// refreshTime is how long a description and its keys are used. Unknown keys are fetched before that.
-	refreshTime = time.Hour
+	// refreshTime is how long a description and its keys are used. Unknown keys are fetched before that. A browser that is sent to an issuer
+	// which is away shows a blank page, so it is asked again soon.
+	refreshTime = time.Minute
 	// skew is how far the clocks of the issuer and of the host may differ.
 	skew = time.Minute
 )

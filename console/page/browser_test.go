@@ -95,7 +95,7 @@ func TestBrowserFollowsRollout(t *testing.T) {
 	c.login(ctx, access.Viewer)
 	var done, lost string
 	err := chromedp.Run(ctx, chromedp.Navigate(c.URL+"/upgrade"), chromedp.WaitVisible(".stage-upgraded .boxes li", chromedp.ByQuery),
-		chromedp.Text(".stage-done h3", &done, chromedp.ByQuery), chromedp.Text(".stage-prepared .lost", &lost, chromedp.ByQuery), browser.Screenshot("console-upgrade.png"))
+		chromedp.Text(".stage-done h3", &done, chromedp.ByQuery), chromedp.Text(".stage-prepared .lost", &lost, chromedp.ByQuery))
 	if err != nil || strings.TrimSpace(done) != "done 0" || !strings.Contains(lost, "node-3") || !strings.Contains(lost, "not ready: Kubelet stopped posting node status.") {
 		t.Errorf("done: %q; lost: %q; %v", done, lost, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/oidc"
@@ -231,8 +232,10 @@ func TestSessionEndsWithItsGroup(t *testing.T) {
 // TestAbsentIssuerLocksNobodyOut stops the issuer, and takes it out of the cluster.
 func TestAbsentIssuerLocksNobodyOut(t *testing.T) {
 	c := startWithIssuer(t)
-	c.issuer.Stop()
 	p := c.person()
+	p.toIssuer() // the console knows the issuer
+	c.issuer.Stop()
+	c.clock.move(2 * time.Minute)
 	code, h, text := p.post("/login/oidc", p.form("/login"), nil)
 	if code != http.StatusBadGateway || h.Get("Refresh") != "" || !strings.Contains(text, "Log in with a token until then") {
 		t.Errorf("got %d %v %s", code, h, text)
