@@ -89,7 +89,7 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 	last := plaintext.NewWriter(errOut)
 	defer last.Close()
 	text := err.Error()
-	if ctx.Err() != nil { // what was interrupted is called canceled by whoever did it
+	if ctx.Err() != nil { // name the signal: errors of an interrupted command say "context canceled"
 		text = strings.ReplaceAll(text, context.Canceled.Error(), context.Cause(ctx).Error())
 	}
 	fmt.Fprintf(last, "%s: %s\n", name, text)

@@ -13,6 +13,7 @@ import (
 	"net"
 	"strconv"
 
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/journal/node"
 )
 
@@ -106,8 +107,8 @@ const (
 	missingPath = "/v1/missing"
 	entryPath   = "/v1/entries/"
 
-	imagesPath = "/v2/"       // the OCI distribution protocol: see package mirror
-	blobsPath  = "/v1/blobs/" // for nodes that another control plane sends here: see package peer
+	imagesPath = "/v2/"    // the OCI distribution protocol: see package mirror
+	blobsPath  = peer.Path // for nodes that another control plane sends here
 
 	// the index and the images of another bundle, by the digest of that index
 	shelfPath   = "/v1/shelf/"
