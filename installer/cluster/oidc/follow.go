@@ -43,14 +43,10 @@ func Watch(ctx context.Context, log *slog.Logger, inTurn func(ctx context.Contex
 	if _, err := os.Stat(kubeadm.APIServerManifest); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	said := ""
+	var told poll.Told
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		changed, err := pass(ctx, inTurn)
-		switch {
-		case err == nil:
-			said = ""
-		case ctx.Err() == nil && err.Error() != said: // the same error is not repeated with every pass
-			said = err.Error()
+		if told.IsNew(ctx, err) {
 			log.Warn("the API server of this node may not accept the tokens that the Installer names", "error", err)
 		}
 		if changed {

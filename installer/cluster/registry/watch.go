@@ -32,14 +32,10 @@ const (
 // Watch keeps the trust of this node until ctx ends, and the control planes that its containerd asks for images, if mirror is set. It asks
 // the API as the kubelet, which may read Services and EndpointSlices.
 func Watch(ctx context.Context, mirror bool, log *slog.Logger) {
-	said := ""
+	var told poll.Told
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		changed, err := pass(ctx, mirror)
-		switch {
-		case err == nil:
-			said = ""
-		case ctx.Err() == nil && err.Error() != said: // the same error is not repeated every minute
-			said = err.Error()
+		if told.IsNew(ctx, err) {
 			log.Warn("containerd may not know the cluster's registries", "error", err)
 		}
 		if changed {

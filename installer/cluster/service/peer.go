@@ -32,14 +32,10 @@ func Peer(ctx context.Context, log *slog.Logger) {
 	var both sync.WaitGroup
 	for _, do := range []func(context.Context, *slog.Logger) error{givePeers, dropFaulty} {
 		both.Go(func() {
-			said := ""
+			var told poll.Told
 			poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 				err := do(ctx, log)
-				switch {
-				case err == nil:
-					said = ""
-				case ctx.Err() == nil && err.Error() != said: // the same error is not repeated every minute
-					said = err.Error()
+				if told.IsNew(ctx, err) {
 					log.Warn("this node may not exchange images with others", "error", err)
 				}
 				return peerPause
