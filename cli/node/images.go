@@ -43,7 +43,8 @@ them. Each blob is verified while it is copied. Blobs that containerd already ha
 An install does this by itself. Use the command for a node that has lost images, or to try out a package.
 
 With --all-nodes, all nodes of the cluster load the images. Run the command on a control plane, as root: the other nodes fetch
-from it what they lack. A node that is not Ready is named and left out. If the command is interrupted, run it again.
+from it what they lack. Workers load none of the images of Kubernetes' control plane. A node that is not Ready is named and left out.
+If the command is interrupted, run it again.
 
 A bundle that leaves out files of an earlier one, or has patches of them, takes these from what is installed on the node,
 or from --base. All of its images are verified before the first one is loaded.`,
