@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
@@ -40,6 +42,24 @@ func Open(ctx context.Context, opener store.Opener, location string, trusted ...
 		return nil, fmt.Errorf("%s: %w", location, err)
 	}
 	return archive, nil
+}
+
+// OpenWithBase is Open for an archive that may leave out files of an earlier bundle, which is named by base. Closing the archive closes both.
+func OpenWithBase(ctx context.Context, opener store.Opener, location, base string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
+	opened, err := Open(ctx, opener, location, trusted...)
+	if err != nil {
+		return nil, err
+	}
+	if err := AddBase(opened, base); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return opened, nil
+}
+
+// AddBaseFlag adds the flag for the earlier bundle of AddBase to a command.
+func AddBaseFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "base", "", "the earlier bundle with the files that the archive leaves out")
+	_ = cmd.MarkFlagFilename("base")
 }
 
 // AddBase adds the earlier bundle to an archive that leaves out files. An empty path adds nothing.
