@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/store"
 )
 
@@ -106,7 +107,7 @@ type Summary struct {
 
 // Summarize describes an archive at a path.
 func Summarize(a *bundle.Archive, path string) (Summary, error) {
-	s := Summary{Path: path, Digest: a.Digest, Size: a.Size(), Signed: a.Signed(), Index: a.Index}
+	s := Summary{Path: transfer.Shown(path), Digest: a.Digest, Size: a.Size(), Signed: a.Signed(), Index: a.Index}
 	if p := a.Parts(); p != nil {
 		set := p.Set()
 		s.Parts = &set

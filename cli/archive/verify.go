@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/store"
 )
 
@@ -97,7 +98,7 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 	if err := errors.Join(AddBase(archive, o.base), archive.CheckBase()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	v := verdict{Path: path, Digest: archive.Digest, Files: len(archive.Index.Entries), Signed: archive.Signed()}
+	v := verdict{Path: transfer.Shown(path), Digest: archive.Digest, Files: len(archive.Index.Entries), Signed: archive.Signed()}
 	if len(keys) > 0 {
 		trust, err := archive.VerifySignature(keys...)
 		if err != nil {
