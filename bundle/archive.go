@@ -51,6 +51,9 @@ type Archive struct {
 // key, Open refuses it before parsing, and the error wraps ErrUntrusted. Open accepts archives without a signature;
 // VerifySignature decides about them.
 func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
+	if strings.Contains(name, "://") {
+		return nil, fmt.Errorf("%s is a URL, and this reads files alone; download it first", name)
+	}
 	if names := folders(name); names != nil {
 		return openParts(names, trusted)
 	}
@@ -232,7 +235,7 @@ func OpenPackage(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*
 }
 
 // ErrForeign reports that Sealift did not make the archive.
-var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, convert it with 'sealift import'")
+var ErrForeign = errors.New("not an archive made by sealift, or its beginning is damaged; copy or download it again, or if kURL made it, convert it with 'sealift import'")
 
 // readIndexMember decompresses the first gzip member and returns the index in it.
 func readIndexMember(in *countingReader, bound int64) ([]byte, error) {

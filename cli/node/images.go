@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
@@ -78,8 +79,7 @@ or from --base. All of its images are verified before the first one is loaded.`,
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	cmd.Flags().BoolVar(&allNodes, "all-nodes", false, "load the images on all nodes of the cluster")
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes and for a bundle that leaves out what is installed")
-	cmd.Flags().StringVar(&base, "base", "", "the earlier bundle with the files that the archive leaves out")
-	_ = cmd.MarkFlagFilename("base")
+	archive.AddBaseFlag(cmd, &base)
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

@@ -58,6 +58,7 @@ type applyOptions struct {
 	keys     []string
 	registry string
 	plain    bool
+	base     string
 	provided []string
 	older    bool
 	wait     time.Duration
@@ -102,6 +103,7 @@ Exit codes: 0 applied, 1 failure, 2 wrong usage, 3 refused before anything was c
 	flags.StringVar(&o.registry, "registry", "", "HOST/PREFIX of the registry with the images of the bundle")
 	flags.BoolVar(&o.plain, "plain-http", false, "speak HTTP without TLS to the registry")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	archive.AddBaseFlag(cmd, &o.base)
 	flags.StringSliceVar(&o.provided, "provided", nil, "names and capabilities that the cluster has, such as ingress; may be repeated")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept older versions than those that were applied")
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait for each add-on to be ready; 0 does not wait")
@@ -130,7 +132,7 @@ func (a commands) options(ctx context.Context, from string, words []string, o ap
 		return r, err
 	}
 	r.Bundle = install.Options{Bundle: from, Trusted: keys, Adjust: o.changes.Apply, Open: func() (*bundle.Archive, error) {
-		return archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, keys...)
+		return archive.OpenWithBase(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, o.base, keys...)
 	}}
 	if o.registry == "" {
 		return r, nil
