@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/internal/releases"
@@ -84,28 +85,23 @@ func (b *bench) usb(ctx context.Context, name, installer string, addOns []string
 	return dir, command(ctx, []string{"tar", "xzf", file, "-C", dir, "--occurrence=1", "install.sh"}, []string{"cp", "/usr/bin/time", dir})
 }
 
-// bundledImage is an image of a bundle, as 'sealift inspect' prints it.
-type bundledImage struct{ Ref, Digest string }
-
 // imagesOf lists the images of a bundle, each once.
-func (b *bench) imagesOf(ctx context.Context, bundle string) (list []bundledImage, err error) {
+func (b *bench) imagesOf(bundle string) (refs []string, err error) {
 	out, err := b.output(b.dir.Path(), b.sealift+" inspect -o json "+bundle)
 	if err != nil {
 		return nil, err
 	}
 	var inspected struct {
-		Packages []struct{ Images []bundledImage }
+		Packages []struct{ Images []struct{ Ref string } }
 	}
 	if err := json.Unmarshal([]byte(out), &inspected); err != nil {
 		return nil, fmt.Errorf("read what inspect prints: %w", err)
 	}
-	seen := map[string]bool{}
 	for _, p := range inspected.Packages {
 		for _, i := range p.Images {
-			if !seen[i.Ref] {
-				list, seen[i.Ref] = append(list, i), true
-			}
+			refs = append(refs, i.Ref)
 		}
 	}
-	return list, nil
+	slices.Sort(refs)
+	return slices.Compact(refs), nil
 }

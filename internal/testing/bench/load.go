@@ -20,7 +20,7 @@ func (b *bench) loads(ctx context.Context) ([]benchCase, error) {
 	if err != nil {
 		return nil, err
 	}
-	archives, err := b.dockerArchives(ctx, whole)
+	archives, err := b.dockerArchives(whole)
 	if err != nil {
 		return nil, err
 	}
@@ -56,15 +56,15 @@ func (b *bench) loads(ctx context.Context) ([]benchCase, error) {
 }
 
 // dockerArchives writes the images of a bundle into a folder, as kURL's packages have them.
-func (b *bench) dockerArchives(ctx context.Context, bundle string) (dir string, err error) {
-	images, err := b.imagesOf(ctx, bundle)
+func (b *bench) dockerArchives(bundle string) (dir string, err error) {
+	refs, err := b.imagesOf(bundle)
 	if err != nil {
 		return "", err
 	}
 	dir = b.dir.File("archives")
 	script := "mkdir -p " + dir + "\n"
-	for n, i := range images {
-		script += fmt.Sprintf("%s pull --insecure --platform linux/amd64 --format=tarball %s/%s image.tar && gzip <image.tar >%s/%d.tar.gz && rm image.tar\n", b.crane, b.registry, i.Ref, dir, n)
+	for n, ref := range refs {
+		script += fmt.Sprintf("%s pull --insecure --platform linux/amd64 --format=tarball %s/%s image.tar && gzip <image.tar >%s/%d.tar.gz && rm image.tar\n", b.crane, b.registry, ref, dir, n)
 	}
 	return dir, b.shell(b.dir.Path(), script)
 }

@@ -9,23 +9,19 @@ import (
 	"github.com/sealift/sealift/internal/testing/realregistry"
 )
 
-// pushes compares the ways to fill an empty registry with the demo's images. The peers read the OCI layout of the same images, which
-// 'sealift extract' writes before.
+// pushes compares the ways to fill an empty registry with the demo's images. The peers copy them from the mirror's registry: skopeo reads
+// no OCI layout with Docker's manifest lists in it.
 func (b *bench) pushes(ctx context.Context) ([]benchCase, error) {
 	bundle, err := b.demoBundle(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	images, err := b.imagesOf(ctx, bundle)
+	refs, err := b.imagesOf(bundle)
 	if err != nil {
 		return nil, err
 	}
-	layout := b.dir.File("layout")
-	if err := command(ctx, []string{b.sealift, "extract", bundle, "--images", layout}); err != nil {
-		return nil, err
-	}
 	var stop func()
-	fresh := func(dir string) error {
+	fresh := func(dir string) (err error) {
 		data := filepath.Join(dir, "out") // the registry's files are the result
 		if err := os.Mkdir(data, 0o755); err != nil {
 			return err
@@ -43,9 +39,9 @@ func (b *bench) pushes(ctx context.Context) ([]benchCase, error) {
 		}
 	}
 	skopeo, oras := "to=$(cat host)/mirror\n", "to=$(cat host)/mirror\n"
-	for _, i := range images {
-		skopeo += fmt.Sprintf("skopeo copy --quiet --all --dest-tls-verify=false oci:%s:%s docker://$to/%s\n", layout, i.Ref, i.Ref)
-		oras += fmt.Sprintf("%s cp --no-tty --from-oci-layout --to-plain-http %s@%s $to/%s >/dev/null\n", b.oras, layout, i.Digest, i.Ref)
+	for _, ref := range refs {
+		skopeo += fmt.Sprintf("skopeo copy --quiet --all --src-tls-verify=false --dest-tls-verify=false docker://%s/%s docker://$to/%s\n", b.registry, ref, ref)
+		oras += fmt.Sprintf("%s cp --no-tty --from-plain-http --to-plain-http %s/%s $to/%s >/dev/null\n", b.oras, b.registry, ref, ref)
 	}
 	push := fmt.Sprintf("%s push %s oci://$(cat host)/mirror --only image --yes >/dev/null 2>&1", b.sealift, bundle)
 	again := func(dir string) error {
