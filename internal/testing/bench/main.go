@@ -2,7 +2,7 @@
 // run on one machine. It prints wall time, CPU time, peak memory and bytes, and at the end what has a target. It decides nothing.
 //
 //	go run ./internal/testing/bench -sealift bin/sealift
-//	go run ./internal/testing/bench -sealift bin/sealift -only push
+//	go run ./internal/testing/bench -sealift bin/sealift -only push,images
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -21,7 +22,7 @@ func main() {
 	sealift := flag.String("sealift", "bin/sealift", "the sealift to measure")
 	rounds := flag.Int("rounds", 5, "how often each case runs; the median counts")
 	clusters := flag.Int("clusters", 2000, "how many clusters the fleet has")
-	only := flag.String("only", "", "measure only the tables whose titles begin with this")
+	only := flag.String("only", "", "measure only the tables whose titles begin with one of these, separated by commas")
 	list := flag.Bool("list", false, "print the titles of the tables, and measure nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -41,7 +42,7 @@ func run(ctx context.Context, sealift string, rounds, clusters int, only string,
 	defer b.close()
 	found := false
 	for _, t := range b.tables(clusters) {
-		if !strings.HasPrefix(t.title, only) {
+		if !slices.ContainsFunc(strings.Split(only, ","), func(one string) bool { return strings.HasPrefix(t.title, one) }) {
 			continue
 		}
 		found = true
