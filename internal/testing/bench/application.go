@@ -135,10 +135,11 @@ func (c *cluster) pullEverywhere(ctx context.Context, disk, tag string) (seconds
 	return seconds, times, errors.Join(c.forget(ctx, tag), os.RemoveAll(layout))
 }
 
-// forget removes an image from all hosts, so that their disks do not fill.
+// forget removes an image from all hosts under all its names, so that their disks do not fill.
 func (c *cluster) forget(ctx context.Context, tag string) error {
+	const names = "$(ctr --namespace k8s.io images list | awk -v of=%s '$1 == of {d = $3} {name[NR] = $1; digest[NR] = $3} END {for (n in name) if (digest[n] == d) print name[n]}')"
 	return each(c.all, func(h *host.Host) error {
-		_, err := timed(ctx, h, "ctr --namespace k8s.io images remove --sync "+application+tag)
+		_, err := timed(ctx, h, fmt.Sprintf("ctr --namespace k8s.io images remove --sync "+names, application+tag))
 		return err
 	})
 }

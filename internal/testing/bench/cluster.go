@@ -59,10 +59,11 @@ func (c *cluster) boot(ctx context.Context, n int, usb ...string) (list []*host.
 
 // joinAll lets hosts join at once, and returns how long it takes until the last one is ready, in seconds.
 func (c *cluster) joinAll(ctx context.Context, hosts []*host.Host) (seconds float64, err error) {
-	ready := kubectl + "wait --for=condition=Ready --timeout=600s"
+	names := ""
 	for _, h := range hosts {
-		ready += " node/" + h.Name()
+		names += " node/" + h.Name()
 	}
+	ready := "until " + kubectl + "get" + names + " >/dev/null 2>&1; do sleep 0.2; done; " + kubectl + "wait --for=condition=Ready --timeout=600s" + names
 	began := time.Now()
 	if err := each(hosts, func(h *host.Host) error {
 		_, err := timed(ctx, h, c.join)

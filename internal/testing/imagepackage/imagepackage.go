@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // Write writes a package to a file. It has one small image with this reference, for linux/amd64.
@@ -58,7 +59,7 @@ func WriteLayout(dir, ref string, layers, size int64) error {
 	if err != nil {
 		return err
 	}
-	return written.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref}))
+	return written.AppendImage(image, layout.WithAnnotations(ocilayout.Names(ref)))
 }
 
 // WriteImage writes a package app 1.0 with an image, and with other files, to a file.
