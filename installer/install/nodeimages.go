@@ -15,10 +15,24 @@ func (j *job) nodeImages(a addOn) *runtime.Layout {
 	if j.ControlPlane() || !a.provides(kubernetesCapability) {
 		return a.layout
 	}
-	own := *a.layout
-	own.Images = slices.DeleteFunc(slices.Clone(own.Images), func(i runtime.Image) bool {
-		return slices.Contains(kubeadm.StaticPods(), imageName(i.Ref))
-	})
+	return withoutImages(a.layout, func(name string) bool { return slices.Contains(kubeadm.StaticPods(), name) })
+}
+
+// imageParts returns the images of nodeImages in the order in which they are needed: of Kubernetes, on a control plane, first those with
+// which its API starts, then those of pods that only this API starts.
+func (j *job) imageParts(a addOn) []*runtime.Layout {
+	all := j.nodeImages(a)
+	if !j.ControlPlane() || !a.provides(kubernetesCapability) {
+		return []*runtime.Layout{all}
+	}
+	later := func(name string) bool { return slices.Contains(kubeadm.AddOns(), name) }
+	return []*runtime.Layout{withoutImages(all, later), withoutImages(all, func(name string) bool { return !later(name) })}
+}
+
+// withoutImages returns a layout without the images with some names.
+func withoutImages(l *runtime.Layout, left func(name string) bool) *runtime.Layout {
+	own := *l
+	own.Images = slices.DeleteFunc(slices.Clone(own.Images), func(i runtime.Image) bool { return left(imageName(i.Ref)) })
 	return &own
 }
 
