@@ -25,8 +25,24 @@ func (j *job) leavesOutImages(a addOn) bool {
 
 // ofWorker returns those of Kubernetes' images that a worker runs.
 func ofWorker(kubernetes *runtime.Layout) *runtime.Layout {
-	own := *kubernetes
-	own.Images = slices.DeleteFunc(slices.Clone(own.Images), func(i runtime.Image) bool { return ofControlPlane(i.Ref) })
+	return withoutImages(kubernetes, ofControlPlane)
+}
+
+// imageParts returns the images of nodeImages in the order in which they are needed: of Kubernetes, on a control plane, first those with
+// which its API starts, then those of pods that only this API starts.
+func (j *job) imageParts(a addOn) []*runtime.Layout {
+	all := j.nodeImages(a)
+	if !j.ControlPlane() || !a.provides(kubernetesCapability) {
+		return []*runtime.Layout{all}
+	}
+	later := func(ref string) bool { return slices.Contains(kubeadm.AddOns(), imageName(ref)) }
+	return []*runtime.Layout{withoutImages(all, later), withoutImages(all, func(ref string) bool { return !later(ref) })}
+}
+
+// withoutImages returns a layout without some images.
+func withoutImages(l *runtime.Layout, left func(ref string) bool) *runtime.Layout {
+	own := *l
+	own.Images = slices.DeleteFunc(slices.Clone(own.Images), func(i runtime.Image) bool { return left(i.Ref) })
 	return &own
 }
 

@@ -3,6 +3,7 @@ package install
 import (
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -73,6 +74,33 @@ func TestWorkerLoadsNoImagesOfControlPlane(t *testing.T) {
 	i.options.Upgrade = &Upgrade{From: "1"}
 	if s := imageSteps(i)["kubernetes/images"]; s.Title != "load 3 images into containerd" {
 		t.Errorf("an upgrade of a worker: %s", s.Title)
+	}
+}
+
+// TestImagesOfStaticPodsAreLoadedFirst has an image of an unknown name, too: it may be a static pod's.
+func TestImagesOfStaticPodsAreLoadedFirst(t *testing.T) {
+	i := withKubernetesImages(t)
+	parts := func(n int) (parts [][]string) {
+		for _, part := range i.imageParts(i.addOns[n]) {
+			var refs []string
+			for _, image := range part.Images {
+				refs = append(refs, imageName(image.Ref))
+			}
+			parts = append(parts, refs)
+		}
+		return parts
+	}
+	i.addOns[0].layout.Images = append(i.addOns[0].layout.Images, runtime.Image{Ref: "registry.k8s.io/another:1"})
+	want := [][]string{{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "pause", "etcd", "another"}, {"kube-proxy", "coredns"}}
+	if got := parts(0); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := parts(1); !reflect.DeepEqual(got, [][]string{{"etcd"}}) {
+		t.Errorf("another add-on: got %v", got)
+	}
+	i.options.Join = &Join{}
+	if got := parts(0); !reflect.DeepEqual(got, [][]string{{"kube-proxy", "coredns", "pause", "another"}}) {
+		t.Errorf("a worker: got %v", got)
 	}
 }
 

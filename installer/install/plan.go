@@ -105,7 +105,7 @@ func (i *Install) makePlan() (plan lifecycle.Plan) {
 
 // first adds the steps of the host that makes the cluster.
 func (p *planner) first() {
-	_, hasCluster := kubernetes(p.addOns)
+	k, hasCluster := kubernetes(p.addOns)
 	if hasCluster {
 		p.networks(lifecycle.PreInit)
 		p.networkSettings()
@@ -117,7 +117,7 @@ func (p *planner) first() {
 	if hasCluster {
 		p.seedVolumes()
 		p.addRestored(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
-			Timeout: kubeadmTime, Inputs: initInputs, After: p.carriedImages()}, (*Install).initCluster)
+			Timeout: kubeadmTime, Inputs: initInputs, After: p.runtimeImages(), AfterPart: p.parallelSteps(k.name())}, (*Install).initCluster)
 		p.made = true
 		p.settle()
 		p.labels(lifecycle.Install)
@@ -195,7 +195,8 @@ func (p *planner) programs(phase lifecycle.Phase) {
 
 // images adds the steps that load images, in sequence: those of the container runtime and of Kubernetes first. On the host that creates the
 // cluster they are loaded beside the other steps, because nothing uses an add-on's images before its hook, or kubeadm: unless they would
-// keep the API server of a slow host from starting.
+// keep the API server of a slow host from starting. kubeadm begins as soon as the images of its static pods are loaded. It asks for kube-proxy
+// at its end, and by then that image is there. If not, the kubelet tries again ten seconds later.
 func (p *planner) images(phase lifecycle.Phase) {
 	var before []string
 	for _, first := range []bool{true, false} {
@@ -215,10 +216,10 @@ func (p *planner) images(phase lifecycle.Phase) {
 	}
 }
 
-// carriedImages are the concurrent steps that load the images of the container runtime and of Kubernetes.
-func (p *planner) carriedImages() (steps []string) {
+// runtimeImages are the concurrent steps that load the images of the container runtime.
+func (p *planner) runtimeImages() (steps []string) {
 	for _, a := range p.addOns {
-		if a.carries() {
+		if a.provides(catalog.ContainerRuntime) {
 			steps = append(steps, p.parallelSteps(a.name())...)
 		}
 	}

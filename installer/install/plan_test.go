@@ -116,13 +116,13 @@ func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 	}
 	i := made(t, addOns...)
 	type order struct {
-		beside bool
-		after  []string
+		beside      bool
+		after, part []string
 	}
 	want := map[string]order{
-		"containerd/images": {beside: true}, "kubernetes/images": {true, []string{"containerd/images"}},
-		"flannel/images": {true, []string{"kubernetes/images"}}, "registry/images": {true, []string{"flannel/images"}},
-		"kubernetes/host": {}, node.InitStep: {after: []string{"containerd/images", "kubernetes/images"}}, "kubernetes/install": {after: []string{"kubernetes/images"}},
+		"containerd/images": {beside: true}, "kubernetes/images": {beside: true, after: []string{"containerd/images"}},
+		"flannel/images": {beside: true, after: []string{"kubernetes/images"}}, "registry/images": {beside: true, after: []string{"flannel/images"}},
+		"kubernetes/host": {}, node.InitStep: {after: []string{"containerd/images"}, part: []string{"kubernetes/images"}}, "kubernetes/install": {after: []string{"kubernetes/images"}},
 		"node/share": {beside: true}, "node/agent": {beside: true},
 		"flannel/install": {after: []string{"flannel/images"}}, "registry/install": {after: []string{"registry/images"}},
 		"cluster/ready": {after: []string{"containerd/images", "kubernetes/images", "flannel/images", "registry/images", "node/share", "node/agent"}},
@@ -130,7 +130,7 @@ func TestUnawaitedImagesLoadConcurrently(t *testing.T) {
 	got := map[string]order{}
 	for _, s := range i.plan {
 		if _, asked := want[s.ID]; asked {
-			got[s.ID] = order{s.Beside, s.After}
+			got[s.ID] = order{s.Beside, s.After, s.AfterPart}
 		}
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (j *job) completed(o PreflightOptions) PreflightOptions {
 	return o
 }
 
-// Preflight checks the host and changes nothing.
+// Preflight checks the host and changes nothing. A local bundle is verified meanwhile; its result has a fixed place in the report.
 func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.Record, error) {
 	o = i.completed(o)
 	h, err := preflight.ThisHost(i.facts.Target())
@@ -61,6 +62,9 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	bundled := preflight.Check{Name: "bundle", Probe: i.whole}.Ahead(ctx)
+	defer func() { stop(); bundled.Probe(ctx, new(preflight.Reporter)) }() // nothing reads the bundle afterwards
 	addRole(&needs, o.Node, i.spec)
 	if !balancer.Serves(i.settings.endpoint) || i.Journal.Began(node.BalancerStep) {
 		// nothing of this install will listen there, or does already
@@ -84,7 +88,6 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	checks = append(checks, preflight.Check{Name: "bundle", Probe: i.whole}.Ahead(ctx))
 	report, err := preflight.Run(ctx, checks)
 	if err != nil {
 		return preflight.Record{}, err
@@ -92,9 +95,10 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	// A resumed install finds what it has started itself, as an upgrade does.
 	node := o.Node
 	node.Upgrade = node.Upgrade || needs.Resumed
-	asked, err := i.external(ctx, node, append(specs, own...), o.Runs)
-	report.Results = slices.Concat(i.refused, report.Results, asked, failed, left)
-	return preflight.NewRecord(o.Node, o.Policy, report), err
+	asked, failure := i.external(ctx, node, append(specs, own...), o.Runs)
+	verified, err := preflight.Run(ctx, []preflight.Check{bundled})
+	report.Results = slices.Concat(i.refused, report.Results, verified.Results, asked, failed, left)
+	return preflight.NewRecord(o.Node, o.Policy, report), cmp.Or(failure, err)
 }
 
 // checks are sealift's own checks of this host, in the order of the report.

@@ -103,10 +103,23 @@ func (i *Install) keepProgram(ctx context.Context) error {
 	if i.taken == "" {
 		return i.extractPrograms(ctx, i.options.Root, carried.Path)
 	}
+	return i.keepTaken(filepath.Join(i.taken, carried.Path), kept)
+}
+
+// keepTaken moves the extracted program to where the node keeps it, or copies it if that is on another file system.
+func (i *Install) keepTaken(from, kept string) error {
 	if err := files.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		return err
 	}
-	return files.Copy(kept, 0o755, filepath.Join(i.taken, carried.Path))
+	err := files.Rename(from, kept)
+	if errors.Is(err, unix.EXDEV) {
+		return files.Copy(kept, 0o755, from)
+	}
+	if err := errors.Join(err, i.dropProgram()); err != nil {
+		return err
+	}
+	i.taken = ""
+	return files.SyncDir(filepath.Dir(kept))
 }
 
 // keepForeign leaves the programs for hosts of other platforms on a control plane, and removes those of an earlier bundle.

@@ -2,18 +2,25 @@ package install
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/preflight"
@@ -204,6 +211,66 @@ func TestProgramComesFromBundle(t *testing.T) {
 	defer func() { _ = again.Close() }()
 	if name, err := again.program(t.Context()); err != nil || name != beside || fetched != 1 {
 		t.Errorf("one with the same digest is fetched all the same: %s, %v", name, err)
+	}
+}
+
+// gate is a bundle of which nothing can be read, once it is armed, before a file exists. It makes a file when somebody tries.
+type gate struct {
+	*bytes.Reader
+	armed        atomic.Bool
+	tried, opens string
+}
+
+func (g *gate) ReadAt(p []byte, off int64) (int, error) {
+	if g.armed.Load() {
+		if err := os.WriteFile(g.tried, nil, 0o600); err != nil {
+			return 0, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := poll.Until(ctx, 10*time.Millisecond, nil, func(context.Context) (bool, error) {
+			_, err := os.Stat(g.opens)
+			return err == nil, nil
+		}); err != nil {
+			return 0, err
+		}
+	}
+	return g.Reader.ReadAt(p, off)
+}
+
+// TestBundleIsVerifiedWhileAddOnsAreAsked has a program for the checks of add-ons that ends only when the bundle is being read, and a bundle
+// that can be read only when the program has run.
+func TestBundleIsVerifiedWhileAddOnsAreAsked(t *testing.T) {
+	short.AsRoot(t, "an install")
+	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})
+	data := kurlBundle(t, text, txtar.Parse([]byte("-- goldpinger/1.0.0/Manifest --\n-- goldpinger/1.0.0/install.sh --\ngoldpinger() { :; }\n-- goldpinger/1.0.0/host-preflight.yaml --\n"+
+		"apiVersion: troubleshoot.sh/v1beta2\nkind: HostPreflight\nmetadata: {name: goldpinger}\nspec: {collectors: [{cpu: {}}], analyzers: []}\n")).Files)
+	dir := t.TempDir()
+	g := &gate{Reader: bytes.NewReader(data), tried: filepath.Join(dir, "tried"), opens: filepath.Join(dir, "opens")}
+	i, err := prepare(t, data, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	if i.archive, err = bundle.NewArchive(g, int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(i.options.Root, bundle.PreflightName)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(program), 0o755), fixture.WriteProgram(program, fmt.Sprintf("#!/bin/sh\nuntil [ -e %s ]; do sleep 0.01; done\n: >%s\n"+
+		`echo '{"results": [{"check": "goldpinger", "status": "pass", "message": "asked"}]}'`, g.tried, g.opens))); err != nil {
+		t.Fatal(err)
+	}
+	g.armed.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := i.Preflight(ctx, PreflightOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified := slices.IndexFunc(r.Results, func(r preflight.Result) bool { return r.Check == "bundle" && r.Status == preflight.Pass })
+	asked := slices.IndexFunc(r.Results, func(r preflight.Result) bool { return r.Check == "goldpinger" && r.Message == "asked" })
+	if verified < 0 || asked < verified {
+		t.Errorf("the bundle's result is number %d, the add-on's %d of %+v", verified, asked, r.Results)
 	}
 }
 

@@ -3,7 +3,7 @@
 containerd_install() {
     local src="$DIR/addons/containerd/$CONTAINERD_VERSION"
     logStep "containerd $CONTAINERD_VERSION"
-    tar xzf "$src/assets/containerd-$SEALIFT_ARCH.tar.gz" --no-same-owner -C /usr/local
+    sealift_unpack "$src/assets/containerd-$SEALIFT_ARCH.tar.gz" /usr/local
     install -m 0755 "$src/assets/runc-$SEALIFT_ARCH" /usr/local/sbin/runc
     containerd_configure "$src"
     systemctl daemon-reload

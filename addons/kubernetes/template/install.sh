@@ -15,7 +15,7 @@ kubernetes_host() {
         install -m 0755 "$src/assets/$binary-$SEALIFT_ARCH" "/usr/local/bin/$binary"
     done
     mkdir -p /opt/cni/bin /etc/cni/net.d
-    tar xzf "$src/assets/cni-plugins-$SEALIFT_ARCH.tgz" --no-same-owner -C /opt/cni/bin
+    sealift_unpack "$src/assets/cni-plugins-$SEALIFT_ARCH.tgz" /opt/cni/bin
     kubernetes_kubelet_unit "$src"
     kubernetes_audit "$src"
     kubernetes_service_route "$src"

@@ -12,6 +12,10 @@ func StaticPods() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
 
+// AddOns returns the names of what kubeadm adds to a cluster whose API answers. Their images have the same names. CoreDNS starts when a node
+// is Ready.
+func AddOns() []string { return []string{"kube-proxy", "coredns"} }
+
 // Pod is the manifest of a static pod, with all its fields. It is read and written as JSON; comments are lost.
 type Pod map[string]any
 

@@ -19,6 +19,7 @@ type noteKey struct{}
 // noter shows what a running step waits for.
 type noter struct {
 	runner *runner
+	own    *concurrent // of the step, if it is concurrent
 	event  Event
 	began  time.Time
 	shown  time.Time
@@ -35,9 +36,17 @@ func Note(ctx context.Context, what string) {
 	}
 }
 
+// Enough says that the concurrent step of this context has done the part for which steps with AfterPart wait. It may be called again. In
+// another context it does nothing.
+func Enough(ctx context.Context) {
+	if n, ok := ctx.Value(noteKey{}).(*noter); ok && n.own != nil {
+		n.own.enough()
+	}
+}
+
 // noted returns the context in which a step that began just now makes its notes. Call end when the step has ended.
-func (r *runner) noted(ctx context.Context, event Event, began time.Time) (_ context.Context, end func()) {
-	n := &noter{runner: r, event: event, began: began, shown: began}
+func (r *runner) noted(ctx context.Context, event Event, began time.Time, own *concurrent) (_ context.Context, end func()) {
+	n := &noter{runner: r, own: own, event: event, began: began, shown: began}
 	n.event.Outcome = Waiting
 	shows, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

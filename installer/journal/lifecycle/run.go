@@ -33,7 +33,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // Run runs the unfinished steps of the journal, in the order of the plan: a step begins when all before it are finished, except
 // concurrent ones. For one of these it waits only if it names it in After, or if a step before it that is not concurrent does, whether
-// an earlier run has finished that one or not.
+// an earlier run has finished that one or not. With AfterPart it waits only until that one calls Enough.
 //
 // At the first failure the steps that run beside it are canceled and waited for, and nothing more begins. observe gets
 // one event at a time. Run returns how many steps it began, and a *StepError for each that failed on its own.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, operation Operation, plan Plan, j *Journal, observ
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r := &runner{operation: operation, journal: j, observe: observe, stop: stop, finished: make(map[string]chan struct{})}
+	r := &runner{operation: operation, journal: j, observe: observe, stop: stop, running: make(map[string]*concurrent)}
 	for i, step := range plan {
 		if ctx.Err() != nil {
 			break
@@ -61,9 +61,9 @@ func Run(ctx context.Context, operation Operation, plan Plan, j *Journal, observ
 			}
 			r.skip(ctx, event, rec)
 		} else if step.Beside {
-			after, finished := r.awaited(step), make(chan struct{})
-			r.finished[step.ID] = finished
-			r.beside.Go(func() { r.run(ctx, event, after, finished) })
+			after, own := r.awaited(step), &concurrent{part: make(chan struct{}), finished: make(chan struct{})}
+			r.running[step.ID] = own
+			r.beside.Go(func() { r.run(ctx, event, after, own) })
 		} else {
 			r.run(ctx, event, r.awaited(step), nil)
 		}
@@ -81,7 +81,7 @@ type runner struct {
 	journal   *Journal
 	stop      context.CancelCauseFunc
 	beside    sync.WaitGroup
-	finished  map[string]chan struct{} // of concurrent steps, closed when they are finished
+	running   map[string]*concurrent // those that this run began
 
 	mu       sync.Mutex // guards the fields below
 	observe  func(Event)
@@ -89,11 +89,25 @@ type runner struct {
 	failures []error
 }
 
-// awaited returns channels that are closed when the predecessors of a step are finished.
+// concurrent is a step that the following ones may overtake. Its channels are closed when it has called Enough or is finished, and when it
+// is finished.
+type concurrent struct {
+	part, finished chan struct{}
+	once           sync.Once
+}
+
+func (c *concurrent) enough() { c.once.Do(func() { close(c.part) }) }
+
+// awaited returns channels that are closed when the predecessors of a step have done what it waits for.
 func (r *runner) awaited(step Step) (after []chan struct{}) {
 	for _, id := range step.After {
-		if finished, beside := r.finished[id]; beside {
-			after = append(after, finished)
+		if one, beside := r.running[id]; beside {
+			after = append(after, one.finished)
+		}
+	}
+	for _, id := range step.AfterPart {
+		if one, beside := r.running[id]; beside {
+			after = append(after, one.part)
 		}
 	}
 	return after
@@ -126,8 +140,8 @@ func await(ctx context.Context, finished []chan struct{}) bool {
 	return true
 }
 
-// run runs a step once its predecessors are finished. It closes finished, if there is one, when the step is, too.
-func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, finished chan struct{}) {
+// run runs a step once its predecessors allow it. own is that of a concurrent step, and else nil.
+func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, own *concurrent) {
 	if !await(ctx, after) {
 		return
 	}
@@ -142,15 +156,16 @@ func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, fi
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done after %v", timeout))
 	defer cancel()
-	noted, stop := r.noted(bounded, event, begin)
+	noted, stop := r.noted(bounded, event, begin, own)
 	state, err := step.Run(noted)
 	stop()
 	if err != nil && bounded.Err() != nil && !failedElsewhere(ctx) { // it took too long, or a signal ended it
 		err = fmt.Errorf("%w: %w", context.Cause(bounded), err)
 	}
 	event.Duration, event.Err = time.Since(begin), err
-	if r.end(ctx, event, state) && finished != nil {
-		close(finished)
+	if r.end(ctx, event, state) && own != nil {
+		own.enough()
+		close(own.finished)
 	}
 }
 

@@ -58,6 +58,8 @@ type Step struct {
 	Beside bool `json:"beside,omitempty"`
 	// After are the earlier steps which Beside lets this one overtake, but which must be finished before it begins.
 	After []string `json:"after,omitempty"`
+	// AfterPart are such steps, of which only the first part must be done: until they call Enough.
+	AfterPart []string `json:"afterPart,omitempty"`
 	// Timeout bounds the step on a fast host; a slow one gets longer, see package speed. Fixed means the same everywhere.
 	Timeout time.Duration                        `json:"-"`
 	Fixed   bool                                 `json:"-"`
@@ -78,7 +80,7 @@ func (p Plan) In(phases ...Phase) Plan {
 func (p Plan) check() error {
 	earlier := make(map[string]bool)
 	for _, step := range p {
-		for _, id := range step.After {
+		for _, id := range slices.Concat(step.After, step.AfterPart) {
 			if !earlier[id] {
 				return fmt.Errorf("step %s comes after %s, which is not before it in the plan", step.ID, id)
 			}
