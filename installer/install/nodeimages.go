@@ -28,14 +28,14 @@ func ofWorker(kubernetes *runtime.Layout) *runtime.Layout {
 	return withoutImages(kubernetes, ofControlPlane)
 }
 
-// imageParts returns the images of nodeImages in the order in which they are needed: of Kubernetes, on a control plane, first those with
-// which its API starts, then those of pods that only this API starts.
+// imageParts returns the images of nodeImages in the order in which they are needed: of Kubernetes, on a control plane, first those of
+// pods that start before the network of pods is there.
 func (j *job) imageParts(a addOn) []*runtime.Layout {
 	all := j.nodeImages(a)
 	if !j.ControlPlane() || !a.provides(kubernetesCapability) {
 		return []*runtime.Layout{all}
 	}
-	later := func(ref string) bool { return slices.Contains(kubeadm.AddOns(), imageName(ref)) }
+	later := func(ref string) bool { return imageName(ref) == kubeadm.DNS }
 	return []*runtime.Layout{withoutImages(all, later), withoutImages(all, func(ref string) bool { return !later(ref) })}
 }
 

@@ -77,8 +77,8 @@ func TestWorkerLoadsNoImagesOfControlPlane(t *testing.T) {
 	}
 }
 
-// TestImagesOfStaticPodsAreLoadedFirst has an image of an unknown name, too: it may be a static pod's.
-func TestImagesOfStaticPodsAreLoadedFirst(t *testing.T) {
+// TestImageOfDNSIsLoadedLast has an image of an unknown name, too: it may be a static pod's.
+func TestImageOfDNSIsLoadedLast(t *testing.T) {
 	i := withKubernetesImages(t)
 	parts := func(n int) (parts [][]string) {
 		for _, part := range i.imageParts(i.addOns[n]) {
@@ -91,7 +91,7 @@ func TestImagesOfStaticPodsAreLoadedFirst(t *testing.T) {
 		return parts
 	}
 	i.addOns[0].layout.Images = append(i.addOns[0].layout.Images, runtime.Image{Ref: "registry.k8s.io/another:1"})
-	want := [][]string{{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "pause", "etcd", "another"}, {"kube-proxy", "coredns"}}
+	want := [][]string{{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "pause", "etcd", "another"}, {"coredns"}}
 	if got := parts(0); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -195,8 +195,8 @@ func (p *planner) programs(phase lifecycle.Phase) {
 
 // images adds the steps that load images, in sequence: those of the container runtime and of Kubernetes first. On the host that creates the
 // cluster they are loaded beside the other steps, because nothing uses an add-on's images before its hook, or kubeadm: unless they would
-// keep the API server of a slow host from starting. kubeadm begins as soon as the images of its static pods are loaded. It asks for kube-proxy
-// at its end, and by then that image is there. If not, the kubelet tries again ten seconds later.
+// keep the API server of a slow host from starting. kubeadm begins when all images of Kubernetes but that of the DNS server are loaded: a kubelet
+// that lacks an image asks the registry, which may be reachable, and have another one.
 func (p *planner) images(phase lifecycle.Phase) {
 	var before []string
 	for _, first := range []bool{true, false} {

@@ -12,9 +12,9 @@ func StaticPods() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
 
-// AddOns returns the names of what kubeadm adds to a cluster whose API answers. Their images have the same names. CoreDNS starts when a node
-// is Ready.
-func AddOns() []string { return []string{"kube-proxy", "coredns"} }
+// DNS is the name of the DNS server that kubeadm adds to a cluster. Its image has the same name. Its pods start when a node is Ready, which is
+// after the pods of the network started.
+const DNS = "coredns"
 
 // Pod is the manifest of a static pod, with all its fields. It is read and written as JSON; comments are lost.
 type Pod map[string]any
