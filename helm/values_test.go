@@ -49,8 +49,7 @@ func TestMergeValues(t *testing.T) {
 
 func TestShortValuesThatStandForLongOnesAreRefused(t *testing.T) {
 	_, err := helm.ReadValues([]byte("a: 1\n---\nb: &x " + strings.Repeat("x", 1<<20) + "\nc: [" + strings.Repeat("*x, ", 5) + "]\n"))
-	var wrong *helm.ValuesError
-	if !errors.As(err, &wrong) || wrong.Line != 2 || !strings.Contains(err.Error(), "4 MiB") {
+	if wrong, ok := errors.AsType[*helm.ValuesError](err); !ok || wrong.Line != 2 || !strings.Contains(err.Error(), "4 MiB") {
 		t.Errorf("got %v", err)
 	}
 }

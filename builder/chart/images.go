@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/catalog/references/object"
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // ByValue is the rule of images that only a value names.
@@ -45,7 +46,7 @@ func ImagesOf(r helm.Rendered) Uses {
 	var u Uses
 	for _, o := range r.Objects {
 		// the renderer decoded each object before
-		_ = object.Documents(o.YAML, func(node *yaml.Node) {
+		_ = strictyaml.Documents(o.YAML, func(node *yaml.Node) {
 			for _, found := range (object.Scan{}).Images(node) {
 				use := Use{Ref: full(found.Ref), Rule: found.Rule, Where: found.Where}
 				if found.Certain {

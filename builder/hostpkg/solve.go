@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/manifest"
 )
@@ -103,49 +103,29 @@ func newSolver(o Options, target Target, arch string) (solver, error) {
 
 // solvers keeps a solver for each target and architecture, so that several add-ons built in one run ask the archive for
 // news only once.
-type solvers struct {
-	mu   sync.Mutex
-	open map[string]*opening
-}
-
-type opening struct {
-	token  chan struct{} // a mutex whose waiters can be cancelled
-	solver solver
-}
+type solvers struct{ open fetch.Opened[solver] }
 
 // get returns a solver for the caller's exclusive use until release is called. It is made ready by ready.
 func (s *solvers) get(ctx context.Context, o Options, target Target, arch string, ready func(solver, context.Context) error) (found solver, release func(), err error) {
-	key := target.Name + " " + arch
-	s.mu.Lock()
-	if s.open == nil {
-		s.open = make(map[string]*opening)
+	kept, free, err := s.open.Get(ctx, target.Name+" "+arch)
+	if err != nil {
+		return nil, nil, err
 	}
-	entry := s.open[key]
-	if entry == nil {
-		entry = &opening{token: make(chan struct{}, 1)}
-		s.open[key] = entry
-	}
-	s.mu.Unlock()
-	select {
-	case entry.token <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
-	}
-	if entry.solver == nil {
-		entry.solver, err = newSolver(o, target, arch)
+	if *kept == nil {
+		*kept, err = newSolver(o, target, arch)
 	}
 	var unlock func()
 	if err == nil {
-		unlock, err = filelock.WaitFile(ctx, filepath.Join(entry.solver.directory(), "lock"))
+		unlock, err = filelock.WaitFile(ctx, filepath.Join((*kept).directory(), "lock"))
 	}
 	if err == nil {
-		if err = ready(entry.solver, ctx); err != nil {
+		if err = ready(*kept, ctx); err != nil {
 			unlock()
 		}
 	}
 	if err != nil {
-		<-entry.token
+		free()
 		return nil, nil, err
 	}
-	return entry.solver, func() { unlock(); <-entry.token }, nil
+	return *kept, func() { unlock(); free() }, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -29,40 +28,20 @@ type repositories struct {
 	keychain  authn.Keychain
 	transport http.RoundTripper
 
-	mu   sync.Mutex
-	open map[string]*opening
-}
-
-// opening is a repository that is being opened or is open. Its token serves as a mutex whose waiters can be cancelled.
-type opening struct {
-	token      chan struct{}
-	repository *repository
+	open fetch.Opened[*repository]
 }
 
 // get opens the repository of an upstream one, such as registry.k8s.io/pause.
 func (s *repositories) get(ctx context.Context, upstream string) (*repository, error) {
-	s.mu.Lock()
-	if s.open == nil {
-		s.open = make(map[string]*opening)
+	kept, release, err := s.open.Get(ctx, upstream)
+	if err != nil {
+		return nil, err
 	}
-	o := s.open[upstream]
-	if o == nil {
-		o = &opening{token: make(chan struct{}, 1)}
-		s.open[upstream] = o
+	defer release()
+	if *kept == nil {
+		*kept, err = s.dial(ctx, upstream)
 	}
-	s.mu.Unlock()
-	select {
-	case o.token <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	defer func() { <-o.token }()
-	if o.repository != nil {
-		return o.repository, nil
-	}
-	var err error
-	o.repository, err = s.dial(ctx, upstream)
-	return o.repository, err
+	return *kept, err
 }
 
 func (s *repositories) dial(ctx context.Context, upstream string) (*repository, error) {

@@ -2,8 +2,6 @@ package delta
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle/spool"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/compression"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -61,10 +60,10 @@ func (m *maker) spooled(ctx context.Context, old, now content) (made, string, er
 	}
 	defer func() { _ = unmap(result) }()
 	d, err := spool.Write(name, func(w io.Writer) (made, error) {
-		sum, size := sha256.New(), &counter{}
-		err := patch.Make(ctx, io.MultiWriter(w, sum, size), from, result)
+		var sum sha256hex.Sum
+		err := patch.Make(ctx, io.MultiWriter(w, &sum), from, result)
 		return made{
-			Blob: bundle.Blob{SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size.n},
+			Blob: bundle.Blob{SHA256: sum.Digest(), Size: sum.Size()},
 			From: bundle.Blob{SHA256: old.plain.SHA256, Size: fromSize}, Result: bundle.Blob{SHA256: now.plain.SHA256, Size: resultSize},
 		}, err
 	})
@@ -107,15 +106,15 @@ func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
 		}
 		defer plain.Close()
 	}
-	sum := sha256.New()
-	n, err = io.Copy(io.MultiWriter(w, sum), io.LimitReader(plain, largest+1))
+	var sum sha256hex.Sum
+	n, err = io.Copy(io.MultiWriter(w, &sum), io.LimitReader(plain, largest+1))
 	if err != nil {
 		return n, err
 	}
 	if n > largest {
 		return n, errTooLarge
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != c.plain.SHA256 {
+	if got := sum.Digest(); got != c.plain.SHA256 {
 		return n, fmt.Errorf("it unpacks to sha256 %s, and its image's configuration has %s; the image cannot be loaded", got, c.plain.SHA256)
 	}
 	return n, nil
@@ -123,10 +122,3 @@ func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
 
 // errTooLarge reports a layer that is larger than its compressed form shows.
 var errTooLarge = fmt.Errorf("unpacks to more than %d bytes", int64(largest))
-
-type counter struct{ n int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	return len(p), nil
-}

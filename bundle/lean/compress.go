@@ -2,8 +2,6 @@ package lean
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/spool"
 	"github.com/sealift/sealift/internal/compression"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/internal/transfer"
 )
 
@@ -80,27 +79,18 @@ func (c *compressor) write(ctx context.Context, l layer, w io.Writer, made *comp
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	original := sha256.New()
-	unpacked, err := compression.NewReader(io.TeeReader(transfer.ContextReader(ctx, file), original), bundle.MaxLayerWindow)
+	var original, sum sha256hex.Sum
+	unpacked, err := compression.NewReader(io.TeeReader(transfer.ContextReader(ctx, file), &original), bundle.MaxLayerWindow)
 	if err != nil {
 		return err
 	}
 	defer unpacked.Close()
-	sum := sha256.New()
-	size := &counter{}
-	if made.Layer, err = c.encoder.Encode(io.MultiWriter(w, sum, size), unpacked); err != nil {
+	if made.Layer, err = c.encoder.Encode(io.MultiWriter(w, &sum), unpacked); err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(original.Sum(nil)); got != l.file.SHA256 {
+	if got := original.Digest(); got != l.file.SHA256 {
 		return &bundle.DigestError{Path: l.file.Path, Got: got, Want: l.file.SHA256}
 	}
-	made.Blob = bundle.Blob{SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size.n}
+	made.Blob = bundle.Blob{SHA256: sum.Digest(), Size: sum.Size()}
 	return nil
-}
-
-type counter struct{ n int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	return len(p), nil
 }

@@ -1,6 +1,6 @@
 // Package spool keeps files that take long to make in a folder, each with a description beside it.
 //
-// A file is complete and has the digest of its description, or it is made again. The package knows nothing about what is in the files.
+// A file is complete and has the digest of its description, or it is recreated. The package knows nothing about what is in the files.
 package spool
 
 import (

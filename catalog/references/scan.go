@@ -56,7 +56,7 @@ func (c *checker) scan(data []byte, from source) {
 		c.note(node)
 		c.kubeadm(node, from)
 	}}
-	err := object.Documents(data, func(node *yaml.Node) {
+	err := strictyaml.Documents(data, func(node *yaml.Node) {
 		for _, image := range objects.Images(node) {
 			pos := c.position(from.name, image.Line, image.Column)
 			if from.rendered {

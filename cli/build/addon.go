@@ -314,17 +314,11 @@ func (a commands) lockNewVersion(ctx context.Context, dir string, o newVersionOp
 			return nil, nil
 		}
 	}
-	store, err := o.sources.cache.open()
+	b, watch, closeCache, err := o.sources.locker(a, settings)
 	if err != nil {
 		return nil, err
 	}
-	defer o.sources.cache.close(a, store)
-	watch := newTransferWatch(a.Err, "fetched")
-	settings.Progress = watch
-	b, err := builder.New(store, settings)
-	if err != nil {
-		return nil, app.UsageError("%v", err)
-	}
+	defer closeCache()
 	locked, err := b.Lock(ctx, dir, builder.LockUpdate)
 	watch.settle()
 	return &locked, err

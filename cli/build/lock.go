@@ -61,17 +61,11 @@ func (a commands) lock(ctx context.Context, dirs []string, o lockOptions) error 
 	if err != nil {
 		return err
 	}
-	store, err := o.sources.cache.open()
+	b, watch, closeCache, err := o.sources.locker(a, settings)
 	if err != nil {
 		return err
 	}
-	defer o.sources.cache.close(a, store)
-	watch := newTransferWatch(a.Err, "fetched")
-	settings.Progress = watch
-	b, err := builder.New(store, settings)
-	if err != nil {
-		return app.UsageError("%v", err)
-	}
+	defer closeCache()
 	results := []builder.Locked{}
 	var failed []error
 	drifted := 0

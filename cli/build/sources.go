@@ -48,6 +48,21 @@ func (s *sources) options(a commands) (builder.Options, error) {
 	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Charts: engine.Renderer{}, Log: a.Log, CAs: a.CAs}, err
 }
 
+// locker makes a builder that locks, which shows its transfers. Call close after its use.
+func (s *sources) locker(a commands, settings builder.Options) (b *builder.Builder, watch transferWatch, closeCache func(), err error) {
+	store, err := s.cache.open()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	watch = newTransferWatch(a.Err, "fetched")
+	settings.Progress = watch
+	if b, err = builder.New(store, settings); err != nil {
+		s.cache.close(a, store)
+		return nil, nil, nil, app.UsageError("%v", err)
+	}
+	return b, watch, func() { s.cache.close(a, store) }, nil
+}
+
 // cacheFlags are the flags of every command that uses the cache.
 type cacheFlags struct {
 	dir   string

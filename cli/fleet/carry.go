@@ -122,7 +122,7 @@ func (a commands) printPacked(p carry.Packed) error {
 		fmt.Fprintf(a.Out, "not packed, because no --store is named: %s\n", strings.Join(p.Uncarried, ", "))
 	}
 	for _, unknown := range p.Unknown {
-		fmt.Fprintf(a.Out, "whose images are not all known: %s\n", unknown)
+		fmt.Fprintf(a.Out, "images unknown: %s\n", unknown)
 	}
 	for _, unusable := range p.Unusable {
 		fmt.Fprintf(a.Out, "not usable, and not needed: %s\n", unusable)

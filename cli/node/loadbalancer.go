@@ -34,7 +34,7 @@ through the new load balancer in time takes that back, and the command stops and
 the cluster changes, and kube-proxy starts again.
 
 If the command is interrupted, run it again on any control plane: it goes on. To take the change back, run it with the
-address of before.
+previous address.
 
 --finish takes the old name out of the certificates. Until then, kubeconfigs that you have copied elsewhere go on working
 with the old load balancer.

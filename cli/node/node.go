@@ -147,7 +147,7 @@ func (a commands) nodeRemove(ctx context.Context, name string, o nodeRemoveOptio
 	if err != nil {
 		return err
 	}
-	remains, err := admin.Remains(ctx, name)
+	remains, err := admin.Leftovers(ctx, name)
 	if err != nil {
 		return err
 	}

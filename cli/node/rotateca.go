@@ -31,7 +31,7 @@ all nodes, while the cluster works. Run the command on one control plane. It has
 are restarted, on one control plane at a time. Old certificates and old tokens work as before.
 
 'rotate-ca --finish' lets every node forget the old CAs. It refuses that while pods run that were started before: they may
-know only the old ones. Restart them yourself, or give --restart-workloads. Tokens in Secrets are made again.
+know only the old ones. Restart them yourself, or give --restart-workloads. Tokens in Secrets are recreated.
 
 If the command is interrupted, run it again: it resumes where it stopped. Until the end, upgrades and joins of control planes
 are refused.

@@ -106,7 +106,7 @@ func (a commands) createToken(ctx context.Context, admin controlplane.Administra
 	return a.Print(o.format, made, change.Line(a.Out, "%s", made.Command))
 }
 
-// checkInstallerURL wants nothing, or a URL below which a server has scripts.
+// checkInstallerURL accepts "" or the base URL of a server with scripts.
 func checkInstallerURL(from string) error {
 	if from == "" {
 		return nil

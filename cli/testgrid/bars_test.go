@@ -7,7 +7,6 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 
-	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/tail"
 	"github.com/sealift/sealift/testgrid/report"
 )
@@ -16,7 +15,7 @@ import (
 func TestTerminalShowsTestProgress(t *testing.T) {
 	t.Parallel()
 	folder := report.Folder{Path: t.TempDir()}
-	unlock, err := filelock.WaitFile(t.Context(), folder.Path+"/"+report.LockName)
+	unlock, err := folder.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -217,15 +217,15 @@ func advance(p Placement, groups []strategy.Group, known []rollout.Target, held 
 
 // digest identifies the configurations that a placement rolls out.
 func digest(refs []ocm.InstallConfigReference) (string, error) {
-	type wish struct {
+	type request struct {
 		ocm.ConfigType
 		Want *ocm.ConfigHash
 	}
-	wishes := make([]wish, len(refs))
+	requests := make([]request, len(refs))
 	for i, ref := range refs {
-		wishes[i] = wish{ref.ConfigType, ref.DesiredConfig}
+		requests[i] = request{ref.ConfigType, ref.DesiredConfig}
 	}
-	text, err := json.Marshal(wishes)
+	text, err := json.Marshal(requests)
 	if err != nil {
 		return "", err
 	}

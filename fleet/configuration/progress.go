@@ -75,8 +75,8 @@ func (p Progress) Status() Status {
 	return s
 }
 
-// Wish is the configuration that the install strategy has for a placement.
-type Wish struct {
+// Requested is the configuration that the install strategy has for a placement.
+type Requested struct {
 	ocm.ConfigObject
 	Configs []ocm.AddOnConfig
 }
@@ -92,9 +92,9 @@ func Defaults(defaults []ocm.AddOnConfig, had []ocm.DefaultConfigReference) []oc
 
 // Install returns the references of a placement: its own configurations, and the defaults of all other types. A reference
 // to the same object keeps its hashes.
-func Install(defaults []ocm.AddOnConfig, wish Wish, had []ocm.InstallConfigReference) []ocm.InstallConfigReference {
+func Install(defaults []ocm.AddOnConfig, requested Requested, had []ocm.InstallConfigReference) []ocm.InstallConfigReference {
 	var own []ocm.ConfigReference
-	for _, c := range wish.Configs {
+	for _, c := range requested.Configs {
 		own = append(own, ocm.ConfigReference{ConfigType: c.ConfigType, DesiredConfig: &ocm.ConfigHash{ConfigObject: c.ConfigObject}})
 	}
 	var list []ocm.InstallConfigReference

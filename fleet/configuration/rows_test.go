@@ -253,7 +253,7 @@ func TestInstallProgressionRows(t *testing.T) {
 			c := r.Case.ClusterManagementAddon[0]
 			got := status{DefaultConfigReferences: configuration.Defaults(c.Spec.DefaultConfigs, c.Status.DefaultConfigReferences)}
 			for _, p := range c.Spec.InstallStrategy.Placements {
-				wish := configuration.Wish{ConfigObject: p.ConfigObject, Configs: p.Configs}
+				wish := configuration.Requested{ConfigObject: p.ConfigObject, Configs: p.Configs}
 				got.InstallProgressions = append(got.InstallProgressions, progression{
 					ConfigObject: p.ConfigObject, ConfigReferences: configuration.Install(c.Spec.DefaultConfigs, wish, nil),
 				})

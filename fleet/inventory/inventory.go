@@ -143,7 +143,7 @@ func (r Reader) Input(ctx context.Context, a *AddOn, states States, lookup *Look
 			continue
 		}
 		had := Progression(a.ClusterManagementAddOn, entry.ConfigObject).ConfigReferences
-		configs := configuration.Install(in.Defaults, configuration.Wish{ConfigObject: entry.ConfigObject, Configs: entry.Configs}, had)
+		configs := configuration.Install(in.Defaults, configuration.Requested{ConfigObject: entry.ConfigObject, Configs: entry.Configs}, had)
 		in.Placements = append(in.Placements, configuration.Placement{
 			ConfigObject: entry.ConfigObject, Strategy: entry.RolloutStrategy, Groups: a.Groups[i], State: states[entry.ConfigObject],
 			PerGroup: perGroup(a.Placements[i]),

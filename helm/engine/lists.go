@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -50,28 +48,14 @@ func (n *namer) read(documents []document) (entries []entry, err error) {
 	return entries, nil
 }
 
-// parse reads the documents of a text that are not empty.
+// parse reads the documents of a text that are not empty. An item of a list leaves the anchors of others behind.
 func parse(text string) (nodes []*yaml.Node, err error) {
-	for documents := yaml.NewDecoder(strings.NewReader(text)); ; {
-		var document yaml.Node
-		err := documents.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return nodes, nil
+	err = strictyaml.Documents([]byte(text), func(node *yaml.Node) {
+		if node.Kind == yaml.MappingNode && len(node.Content) > 0 {
+			nodes = append(nodes, node)
 		}
-		if err == nil {
-			err = strictyaml.Expand(&document) // an item of a list leaves the anchors of others behind
-		}
-		if err == nil { // finds duplicate keys
-			var whole any
-			err = document.Decode(&whole)
-		}
-		if err != nil {
-			return nodes, err
-		}
-		if len(document.Content) == 1 && document.Content[0].Kind == yaml.MappingNode && len(document.Content[0].Content) > 0 {
-			nodes = append(nodes, document.Content[0])
-		}
-	}
+	})
+	return nodes, err
 }
 
 // items returns the items of a list, and those of lists in it, or the object itself. As for the API's own clients, an object

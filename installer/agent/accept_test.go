@@ -108,7 +108,7 @@ func TestWorkerRefusesControlPlaneWork(t *testing.T) {
 		says      string // "" is carried out
 	}{
 		{intent.Worker, intent.Encrypt, `a worker does not carry out "encrypt"`},
-		{intent.Worker, intent.Arm, `a worker does not carry out "arm"`},
+		{intent.Worker, intent.PrepareUndo, `a worker does not carry out "arm"`},
 		{intent.ControlPlane, intent.Encrypt, "it is for a control plane, but this node is a worker"},
 		{intent.Worker, intent.Undo, ""},
 	} {

@@ -39,7 +39,7 @@ func TestAgentRefusesWorkOnBusyNode(t *testing.T) {
 	defer journal.Close()
 	a := &Agent{Root: root, Node: "host-1", Log: slog.New(slog.DiscardHandler)}
 	for _, o := range []intent.Operation{
-		intent.Prepare, intent.Upgrade, intent.Kubelet, intent.Undo, intent.Arm, intent.Encrypt, intent.Rotate, intent.Balance, intent.Images,
+		intent.Prepare, intent.Upgrade, intent.Kubelet, intent.Undo, intent.PrepareUndo, intent.Encrypt, intent.Rotate, intent.Balance, intent.Images,
 	} {
 		in := intent.Intent{
 			Upgrade: "0123456789abcdef", UpgradeID: "0123456789abcdef", Operation: o, Attempt: 1, Server: "127.0.0.1:1",

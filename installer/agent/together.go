@@ -50,9 +50,9 @@ func (a *Agent) connect(server string) (*share.Client, error) {
 	return share.NewNodeClient(server, filepath.Join(a.PKI, "ca.crt"), certificate)
 }
 
-// arm gets this control plane ready to undo an upgrade together with the others: it fetches the snapshot of etcd, and makes etcd's data
+// prepareUndo gets this control plane ready to undo an upgrade together with the others: it fetches the snapshot of etcd, and makes etcd's data
 // of it. From then on the agent asks the control plane that leads whether it is time: see follow.
-func (a *Agent) arm(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
+func (a *Agent) prepareUndo(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
 	client, err := a.Connect(in.Server)
 	if err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func (a *Agent) arm(ctx context.Context, in intent.Intent, step func(string)) (l
 		return "", err
 	}
 	log = r.Restore.LogFile()
-	if err := errors.Join(r.Restore.Arm(ctx, func(lifecycle.Event) {}), r.Close()); err != nil {
+	if err := errors.Join(r.Restore.PrepareData(ctx, func(lifecycle.Event) {}), r.Close()); err != nil {
 		return log, err
 	}
 	return log, a.acceptOrder(set, o)
@@ -154,7 +154,7 @@ func (a *Agent) watchOrders(ctx context.Context) error {
 			o, err = a.isTime(ctx, &leads, set, o)
 		}
 		if err == nil && o.Stage != undo.Prepared {
-			if err = a.goBack(ctx, set, o); err == nil {
+			if err = a.rollBack(ctx, set, o); err == nil {
 				return ErrReplaced
 			}
 			pause = againPause
@@ -216,8 +216,8 @@ func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o u
 	return o, set.WriteOrder(o)
 }
 
-// goBack undoes the upgrade of this control plane, and reports it when the API answers again. It may be repeated.
-func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.JointUndo) error {
+// rollBack undoes the upgrade of this control plane, and reports it when the API answers again. It may be repeated.
+func (a *Agent) rollBack(ctx context.Context, set undo.Set, o undo.JointUndo) error {
 	report := intent.Report{Upgrade: o.ID, Operation: intent.Undo, Attempt: 1, State: intent.Working, Began: time.Now().UTC()}
 	a.Log.Info("goes back", "upgrade", o.Upgrade, "undo", o.ID)
 	err := a.Revert(ctx, set, o)

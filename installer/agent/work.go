@@ -56,7 +56,7 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 
 // locksItself reports whether the run of an operation opens the journal, and holds the lock of the node by that.
 func locksItself(o intent.Operation) bool {
-	return slices.Contains([]intent.Operation{intent.Prepare, intent.Upgrade, intent.Kubelet, intent.Arm}, o)
+	return slices.Contains([]intent.Operation{intent.Prepare, intent.Upgrade, intent.Kubelet, intent.PrepareUndo}, o)
 }
 
 // change does an operation that changes this host.
@@ -67,8 +67,8 @@ func (a *Agent) change(ctx context.Context, in intent.Intent, step func(string))
 	switch in.Operation {
 	case intent.Undo:
 		return a.undo(ctx, in, step)
-	case intent.Arm:
-		return a.arm(ctx, in, step)
+	case intent.PrepareUndo:
+		return a.prepareUndo(ctx, in, step)
 	}
 	client, err := a.Connect(in.Server)
 	if err != nil {
@@ -141,8 +141,8 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 	return output.Name(), set.Remove()
 }
 
-// isBack refuses an undo on a node that keeps nothing to go back to, unless it is Ready with the version of before: an undo gives the
-// copies up at its end, and may be killed before it has told so.
+// isBack refuses an undo on a node that keeps nothing to go back to, unless it is Ready with the previous version: an undo deletes
+// the copies at its end, and may be killed before it has reported that.
 func (a *Agent) isBack(ctx context.Context, version string) error {
 	own, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *Agent) isBack(ctx context.Context, version string) error {
 	return fmt.Errorf("%w; take it out with 'sealift node remove %s', undo the upgrade, and join it again", undo.ErrNone, a.Node)
 }
 
-// kubeletTime is how long the kubelet of before may take until its node is Ready.
+// kubeletTime is how long the previous kubelet may take until its node is Ready.
 const kubeletTime = 10 * time.Minute
 
 // prepare plans what the bundle of an intent changes on this host.

@@ -117,10 +117,10 @@ func GoBack(ctx context.Context, memory string, output io.Writer) (gone []Back, 
 	if err != nil {
 		return nil, err
 	}
-	return here.goBack(ctx, memory, speed.Patience(lookTime), output)
+	return here.rollBack(ctx, memory, speed.Patience(lookTime), output)
 }
 
-func (m *applier) goBack(ctx context.Context, memory string, look time.Duration, output io.Writer) (gone []Back, err error) {
+func (m *applier) rollBack(ctx context.Context, memory string, look time.Duration, output io.Writer) (gone []Back, err error) {
 	names, err := unproven(memory)
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func TestUnhealthyAddOnIsRolledBack(t *testing.T) {
 	c, memory := newOwnedCluster(t), t.TempDir()
 	c.applyLamp(memory, "1.0.0", "old")
 	c.mustRollOut("1.0.0", 1)
-	if gone, err := c.applier.goBack(t.Context(), memory, time.Second, &bytes.Buffer{}); err != nil || len(gone) > 0 {
+	if gone, err := c.applier.rollBack(t.Context(), memory, time.Second, &bytes.Buffer{}); err != nil || len(gone) > 0 {
 		t.Fatalf("an add-on that is well went back: %v, %v", gone, err)
 	}
 	before, _ := c.lamp()
@@ -120,7 +120,7 @@ func TestUnhealthyAddOnIsRolledBack(t *testing.T) {
 			}
 		}
 	}()
-	gone, err := c.applier.goBack(t.Context(), memory, time.Second, &bytes.Buffer{})
+	gone, err := c.applier.rollBack(t.Context(), memory, time.Second, &bytes.Buffer{})
 	close(stop)
 	if err != nil || len(gone) != 1 || gone[0].To != "1.0.0" || !strings.Contains(gone[0].Why, "lamp") {
 		t.Fatalf("%+v, %v", gone, err)
@@ -146,7 +146,7 @@ func TestNeverHealthyAddOnIsKept(t *testing.T) {
 	c, memory := newOwnedCluster(t), t.TempDir()
 	c.applyLamp(memory, "1.0.0", "old")
 	c.mustRollOut("1.0.0", 0)
-	gone, err := c.applier.goBack(t.Context(), memory, time.Second, &bytes.Buffer{})
+	gone, err := c.applier.rollBack(t.Context(), memory, time.Second, &bytes.Buffer{})
 	if err != nil || len(gone) != 1 || gone[0].To != "" || !strings.Contains(gone[0].String(), "is not rolled back") {
 		t.Fatalf("%+v, %v", gone, err)
 	}

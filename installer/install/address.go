@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// asksForIPv6 and asksForBoth say whether the Installer does.
+// asksForIPv6 and asksForBoth report whether the Installer requests IPv6, or both families.
 func (c *contents) asksForIPv6() bool { return isTrue(c.spec.Section("kurl").Options, "ipv6") }
 func (c *contents) asksForBoth() bool { return isTrue(c.spec.Section("kurl").Options, "dualStack") }
 

@@ -53,7 +53,7 @@ type Run struct {
 	Own     string // the node that leads
 	Records Records
 	Nodes   Nodes
-	// Refuse is asked before the operation begins, with the records of now; nil refuses nothing.
+	// Refuse is asked before the operation begins, with the current records; nil refuses nothing.
 	Refuse func(record.All) error
 
 	// Known is the record of the same kind that the cluster had when this run was planned; nil if there was none. A run that has another

@@ -2,7 +2,9 @@ package strictyaml
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 
 	"go.yaml.in/yaml/v3"
 	kyaml "sigs.k8s.io/yaml"
@@ -31,6 +33,31 @@ func (e *AliasError) Error() string {
 func Expand(n *yaml.Node) error {
 	_, err := (&expander{open: map[*yaml.Node]bool{}}).expand(n)
 	return err
+}
+
+// Documents calls f with the value of each document of a stream, after Expand. It stops at the first document that is not YAML or has a key
+// twice.
+func Documents(stream []byte, f func(*yaml.Node)) error {
+	for decoder := yaml.NewDecoder(bytes.NewReader(stream)); ; {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = Expand(&document)
+		}
+		if err == nil { // finds duplicate keys
+			var whole any
+			err = document.Decode(&whole)
+		}
+		if err != nil {
+			return err
+		}
+		if document.Kind == yaml.DocumentNode && len(document.Content) == 1 {
+			f(document.Content[0])
+		}
+	}
 }
 
 // CheckAliases returns the error of Expand for a document that another reader of YAML will expand. That reader reports everything else,

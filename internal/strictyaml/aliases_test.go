@@ -82,8 +82,8 @@ func TestCheckAliasesLeavesOtherMistakesToTheReader(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	var wrong *strictyaml.AliasError
-	if _, err := strictyaml.ToJSON([]byte(laughs(9))); !errors.As(err, &wrong) || wrong.At.Line != 6 {
+	_, err := strictyaml.ToJSON([]byte(laughs(9)))
+	if wrong, ok := errors.AsType[*strictyaml.AliasError](err); !ok || wrong.At.Line != 6 {
 		t.Errorf("got %v", err)
 	}
 }

@@ -51,8 +51,7 @@ func (r *Reader) Any(data []byte) *yaml.Node { return r.checked(r.document(data)
 
 func (r *Reader) checked(root *yaml.Node) *yaml.Node {
 	if root != nil && r.Err() == nil {
-		var wrong *AliasError
-		if errors.As(Expand(root), &wrong) {
+		if wrong, ok := errors.AsType[*AliasError](Expand(root)); ok {
 			r.Errorf(r.Pos(wrong.At), wrong.Help, "%s", wrong.Text)
 		} else {
 			r.strict(root, 0)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ echo "left: $left"`)
 		}
 	}
 	again := first.must(command + " >/root/again.json 2>/root/again.log; grep -c '\"upToDate\": true' /root/again.json")
-	if strings.TrimSpace(again) != fmt.Sprint(builtOnCluster) {
+	if strings.TrimSpace(again) != strconv.Itoa(builtOnCluster) {
 		t.Errorf("a second build did something: %s", again)
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/testgrid/report"
@@ -116,12 +115,9 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(r.Out, 0o755); err != nil {
-		return nil, err
-	}
-	unlock, err := filelock.WaitFile(ctx, filepath.Join(r.Out, report.LockName))
+	unlock, err := r.folder.Lock(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
+		return nil, err
 	}
 	defer unlock()
 	todo, err := r.begin(all, chosen)

@@ -51,11 +51,15 @@ func (k lab) Make(ctx context.Context, w Request) ([]Machine, error) {
 			share.giveBack()
 			return nil, errors.Join(err, removeAll(ctx, machines))
 		}
-		m := &labMachine{Host: h, rack: rack, share: share, senders: map[host.Packets]string{}, watched: w.Airgap}
-		m.watch()
-		machines = append(machines, m)
+		machines = append(machines, newLabMachine(h, rack, share, w))
 	}
 	return machines, nil
+}
+
+func newLabMachine(h *host.Host, rack *host.Rack, share *share, w Request) *labMachine {
+	m := &labMachine{Host: h, rack: rack, share: share, senders: map[host.Packets]string{}, watched: w.Airgap}
+	m.watch()
+	return m
 }
 
 // Adopt takes hosts that were kept. They end with this program from here on.
@@ -82,9 +86,7 @@ func (k lab) Adopt(ctx context.Context, w Request, kept []Kept) ([]Machine, erro
 			share.giveBack()
 			return nil, err
 		}
-		m := &labMachine{Host: h, rack: rack, share: share, senders: map[host.Packets]string{}, watched: w.Airgap}
-		m.watch()
-		machines = append(machines, m)
+		machines = append(machines, newLabMachine(h, rack, share, w))
 	}
 	return machines, nil
 }

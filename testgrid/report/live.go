@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,19 @@ import (
 // planName is the file with all that a run does.
 const planName = "plan.json"
 
-// LockName is the file that a run keeps locked while it works.
-const LockName = ".lock"
+// lockName is the file that a run keeps locked while it works.
+const lockName = ".lock"
+
+// Lock makes the folder if necessary, and waits until no other run works on it.
+func (f Folder) Lock(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(f.Path, 0o755); err != nil {
+		return nil, err
+	}
+	if unlock, err = filelock.WaitFile(ctx, filepath.Join(f.Path, lockName)); err != nil {
+		return nil, fmt.Errorf("wait for another run into %s: %w", f.Path, err)
+	}
+	return unlock, nil
+}
 
 // Plan writes the tests of a run, in this order, so that the live pages also show tests that have not begun.
 func (f Folder) Plan(results []Result) error {
@@ -85,4 +97,4 @@ func attempt(dir string, busy bool) (*Result, error) {
 }
 
 // busy reports whether a run works on the folder.
-func (f Folder) busy() (bool, error) { return filelock.IsFileLocked(filepath.Join(f.Path, LockName)) }
+func (f Folder) busy() (bool, error) { return filelock.IsFileLocked(filepath.Join(f.Path, lockName)) }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/testing/browser"
 	"github.com/sealift/sealift/testgrid/report"
 )
@@ -22,7 +21,7 @@ import (
 func watched(t *testing.T) (report.Folder, *httptest.Server, []report.Result) {
 	t.Helper()
 	f := report.Folder{Path: t.TempDir()}
-	unlock, err := filelock.WaitFile(t.Context(), filepath.Join(f.Path, report.LockName))
+	unlock, err := f.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sealift/sealift/internal/filelock"
 	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/testgrid/gridspec"
 	"github.com/sealift/sealift/testgrid/history"
@@ -95,12 +94,9 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(r.Out, 0o755); err != nil {
-		return nil, err
-	}
-	unlock, err := filelock.WaitFile(ctx, filepath.Join(r.Out, report.LockName))
+	unlock, err := r.folder.Lock(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
+		return nil, err
 	}
 	defer unlock()
 	began := time.Now()

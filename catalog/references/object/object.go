@@ -3,9 +3,6 @@
 package object
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -45,7 +42,7 @@ type Scan struct {
 }
 
 // Images returns the images of an object, or of the objects of a list. For anything else it returns none. The node comes
-// from Documents.
+// from strictyaml.Documents.
 func (o Scan) Images(node *yaml.Node) []Image {
 	apiVersion, kind := Text(node, "apiVersion"), Text(node, "kind")
 	if apiVersion == "" || kind == "" {
@@ -121,7 +118,7 @@ func (s *scan) walk(node *yaml.Node, key string) {
 		}
 	case yaml.ScalarNode:
 		s.scalar(node, key)
-	case yaml.DocumentNode, yaml.AliasNode: // Documents expands aliases
+	case yaml.DocumentNode, yaml.AliasNode: // strictyaml.Documents expands aliases
 	}
 }
 
@@ -207,29 +204,5 @@ func Text(node *yaml.Node, key string) string {
 // text scans the objects in the text of a field. Text that is not YAML has none.
 func (s *scan) text(text string) {
 	inner := Scan{Nested: true, Each: s.Each}
-	_ = Documents([]byte(text), func(node *yaml.Node) { s.images = append(s.images, inner.Images(node)...) })
-}
-
-// Documents calls f for each document of a YAML stream. It stops at the first that is not YAML.
-func Documents(data []byte, f func(*yaml.Node)) error {
-	for documents := yaml.NewDecoder(bytes.NewReader(data)); ; {
-		var document yaml.Node
-		err := documents.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = strictyaml.Expand(&document)
-		}
-		if err == nil { // finds duplicate keys
-			var whole any
-			err = document.Decode(&whole)
-		}
-		if err != nil {
-			return err
-		}
-		if document.Kind == yaml.DocumentNode && len(document.Content) == 1 {
-			f(document.Content[0])
-		}
-	}
+	_ = strictyaml.Documents([]byte(text), func(node *yaml.Node) { s.images = append(s.images, inner.Images(node)...) })
 }

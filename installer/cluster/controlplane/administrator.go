@@ -182,8 +182,8 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	return c, nil
 }
 
-// Remains are the cluster's leftovers of another node.
-func (a Administrator) Remains(ctx context.Context, node string) (*cluster.NodeLeftovers, error) {
+// Leftovers are the cluster's leftovers of another node.
+func (a Administrator) Leftovers(ctx context.Context, node string) (*cluster.NodeLeftovers, error) {
 	if own, err := host.Name(); err != nil || own == node {
 		return nil, errors.Join(fmt.Errorf("node %s is this host; it leaves the cluster with 'sealift reset'", node), err)
 	}

@@ -42,10 +42,10 @@ const (
 	Kubelet           = Operation(lifecycle.Kubelet)
 	// Undo restores the files that the node had before the upgrade. It needs no bundle and no server.
 	Undo Operation = "undo"
-	// Arm asks a control plane to get ready to undo an upgrade together with the others, whose order the server has. Index is the digest
+	// PrepareUndo asks a control plane to get ready to undo an upgrade together with the others, whose order the server has. Index is the digest
 	// of that order. Running programs do not change; the server reports when it is time. The report of the undo itself is one of Undo,
 	// for an upgrade that is called as the order.
-	Arm Operation = "arm"
+	PrepareUndo Operation = "arm"
 	// Encrypt asks a control plane to fetch the keys for Secrets from the server: see package encryption. It needs no bundle.
 	Encrypt Operation = "encrypt"
 	// Rotate asks a node to take its part in a rotation of CAs from the server: see package authority. It needs no bundle.
@@ -78,7 +78,7 @@ func RoleOf(controlPlane bool) Role {
 func operations(r Role) []Operation {
 	all := []Operation{Look, Prepare, Upgrade, Kubelet, Rotate, Balance, Images}
 	if r == ControlPlane {
-		return append(all, Arm, Encrypt)
+		return append(all, PrepareUndo, Encrypt)
 	}
 	return append(all, Undo)
 }
@@ -149,16 +149,16 @@ func Parse(text string) (in Intent, err error) {
 		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
 	case in.Stage == "" && !slices.Contains(slices.Concat(operations(Worker), operations(ControlPlane)), in.Operation):
 		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
-	case in.UpgradeID != "" && !identifier.MatchString(in.UpgradeID), (in.Operation == Undo || in.Operation == Arm) && in.UpgradeID == "":
+	case in.UpgradeID != "" && !identifier.MatchString(in.UpgradeID), (in.Operation == Undo || in.Operation == PrepareUndo) && in.UpgradeID == "":
 		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.UpgradeID)
 	case in.Stage != "":
 		err = in.checkServer()
 	case in.Operation == Undo:
 	case in.Operation == Balance:
 		err = in.Move.Check()
-	case (in.Operation == Images || in.Operation == Arm) && !IsSHA256(in.Index):
+	case (in.Operation == Images || in.Operation == PrepareUndo) && !IsSHA256(in.Index):
 		err = fmt.Errorf("annotation %s lacks the sha256 of its content", Annotation)
-	case !slices.Contains([]Operation{Encrypt, Rotate, Images, Arm}, in.Operation) && (!IsSHA256(in.Index) || !IsSHA256(in.Sealift)):
+	case !slices.Contains([]Operation{Encrypt, Rotate, Images, PrepareUndo}, in.Operation) && (!IsSHA256(in.Index) || !IsSHA256(in.Sealift)):
 		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
 	default:
 		err = in.checkServer()

@@ -38,7 +38,7 @@ func TestUndoNeedsNoBundle(t *testing.T) {
 }
 
 func TestOrderNeedsDigestAndServer(t *testing.T) {
-	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Arm, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445", UpgradeID: "0123456789abcdef"}
+	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.PrepareUndo, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445", UpgradeID: "0123456789abcdef"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -156,7 +156,7 @@ func (l Leader) request(ctx context.Context, name string, bound time.Duration, i
 
 // proves refuses to give secrets to an agent of an earlier sealift, which cannot prove that it runs on a control plane.
 func (l Leader) proves(ctx context.Context, n cluster.Node, o intent.Operation) error {
-	if !n.ControlPlane() || !slices.Contains([]intent.Operation{intent.Arm, intent.Encrypt, intent.Rotate}, o) {
+	if !n.ControlPlane() || !slices.Contains([]intent.Operation{intent.PrepareUndo, intent.Encrypt, intent.Rotate}, o) {
 		return nil
 	}
 	annotations, err := l.nodes.AnnotationsOf(ctx, n.Name)

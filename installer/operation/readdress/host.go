@@ -39,7 +39,7 @@ func (h host) patterns() []string {
 	}
 }
 
-// kept are the patterns of the files to keep copies of: those that change, and those that are made again.
+// kept are the patterns of the files to keep copies of: those that change, and those that are recreated.
 func (h host) kept() []string {
 	return slices.Concat(h.patterns(), []string{kubeadm.PKI + "/*.crt", kubeadm.PKI + "/etcd/*.crt"}, pki.KubeletServing())
 }

@@ -46,6 +46,15 @@ type step struct {
 	run       func(context.Context) error
 }
 
+type steps []step
+
+// add appends steps if they apply to this node.
+func (s *steps) add(when bool, more ...step) {
+	if when {
+		*s = append(*s, more...)
+	}
+}
+
 // Plan returns the steps. Those that an interrupted change has finished are skipped when it runs.
 func (r *Readdress) Plan() lifecycle.Plan {
 	if r.last.back {
@@ -53,29 +62,24 @@ func (r *Readdress) Plan() lifecycle.Plan {
 	}
 	member := step{"readdress/member", "tell etcd the new address", time.Minute, func(ctx context.Context) error { return r.moveMember(ctx, r.To.String()) }}
 	alone := len(r.Others) == 0
-	var steps []step
-	add := func(when bool, more ...step) {
-		if when {
-			steps = append(steps, more...)
-		}
-	}
-	add(true, step{keepStep, "keep a copy of what changes", shortTime, r.keep})
-	add(r.state.etcd && !alone, member) // while the member still works, or by the majority of the others
-	add(true,
+	var all steps
+	all.add(true, step{keepStep, "keep a copy of what changes", shortTime, r.keep})
+	all.add(r.state.etcd && !alone, member) // while the member still works, or by the majority of the others
+	all.add(true,
 		step{"readdress/stop", r.stopTitle(), shortTime, r.stop},
 		step{"readdress/files", fmt.Sprintf("write %d files and %d certificates", len(r.Edits), len(r.Certificates)), shortTime, r.write},
 		step{"readdress/start", "start the services and the kubelet", shortTime, r.start})
-	add(r.ControlPlane, step{apiStep, "wait for the API server at " + r.To.String(), r.bound(), r.waitServer})
-	add(r.state.etcd && alone, member)
-	add(true, step{worksStep, r.worksTitle(), r.bound(), r.waitWorks})
-	add(r.ControlPlane, step{"readdress/cluster", "write the new address to the cluster's configuration", shortTime, r.configure})
-	add(true, step{"readdress/pods", "restart the pods that use the network of this host", shortTime, r.restartPods})
-	add(true, step{LastStep, "wait until the cluster knows this node by its new address", shortTime, r.finish})
-	return r.plan(steps, r.last.inputs)
+	all.add(r.ControlPlane, step{apiStep, "wait for the API server at " + r.To.String(), r.bound(), r.waitServer})
+	all.add(r.state.etcd && alone, member)
+	all.add(true, step{worksStep, r.worksTitle(), r.bound(), r.waitWorks})
+	all.add(r.ControlPlane, step{"readdress/cluster", "write the new address to the cluster's configuration", shortTime, r.configure})
+	all.add(true, step{"readdress/pods", "restart the pods that use the network of this host", shortTime, r.restartPods})
+	all.add(true, step{LastStep, "wait until the cluster knows this node by its new address", shortTime, r.finish})
+	return r.plan(all, r.last.inputs)
 }
 
-func (r *Readdress) plan(steps []step, inputs string) (plan lifecycle.Plan) {
-	for _, s := range steps {
+func (r *Readdress) plan(all steps, inputs string) (plan lifecycle.Plan) {
+	for _, s := range all {
 		plan = append(plan, lifecycle.Step{ID: s.id, Phase: lifecycle.Readdress, Title: s.title, Timeout: s.timeout, Fixed: r.hasOld() && (s.id == apiStep || s.id == worksStep), Inputs: inputs,
 			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, s.run(ctx) }})
 	}
@@ -122,7 +126,7 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 			return err
 		}
 		fmt.Fprintf(r.Log, "going back to %s: %v\n", r.From, err)
-		if backErr := r.goBack(ctx, observe); backErr != nil {
+		if backErr := r.rollBack(ctx, observe); backErr != nil {
 			return fmt.Errorf("%w\nthe way back to %s failed, too: %w", err, r.From, backErr)
 		}
 		return &TakenBackError{From: r.From, Why: err}
@@ -248,8 +252,8 @@ func (e *TakenBackError) Error() string {
 
 func (e *TakenBackError) Unwrap() error { return e.Why }
 
-// goBack rolls the change back.
-func (r *Readdress) goBack(ctx context.Context, observe func(lifecycle.Event)) error {
+// rollBack rolls the change back.
+func (r *Readdress) rollBack(ctx context.Context, observe func(lifecycle.Event)) error {
 	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.backPlan(), r.Journal, r.Log.Narrate(observe))
 	return err
 }
@@ -258,22 +262,17 @@ func (r *Readdress) goBack(ctx context.Context, observe func(lifecycle.Event)) e
 func (r *Readdress) backPlan() lifecycle.Plan {
 	alone, has := len(r.Others) == 0, r.hasOld()
 	member := step{"readdress/back-member", "tell etcd the old address", time.Minute, func(ctx context.Context) error { return r.moveMember(ctx, r.From.String()) }}
-	var steps []step
-	add := func(when bool, more ...step) {
-		if when {
-			steps = append(steps, more...)
-		}
-	}
-	add(r.state.etcd && !alone, member)
-	add(true,
+	var all steps
+	all.add(r.state.etcd && !alone, member)
+	all.add(true,
 		step{"readdress/back-files", "write the old files", shortTime, r.putBack},
 		step{"readdress/back-start", "start the services and the kubelet", shortTime, r.start})
-	add(r.ControlPlane && has, step{"readdress/back-api", "wait for the API server at " + r.From.String(), shortTime, func(ctx context.Context) error {
+	all.add(r.ControlPlane && has, step{"readdress/back-api", "wait for the API server at " + r.From.String(), shortTime, func(ctx context.Context) error {
 		return r.waitServerAt(ctx, r.From.String())
 	}})
-	add(r.state.etcd && alone && has, member)
-	add(true, step{backStep, "end the way back", shortTime, func(context.Context) error { return nil }})
-	return r.plan(steps, r.last.inputs+backSuffix)
+	all.add(r.state.etcd && alone && has, member)
+	all.add(true, step{backStep, "end the way back", shortTime, func(context.Context) error { return nil }})
+	return r.plan(all, r.last.inputs+backSuffix)
 }
 
 func (r *Readdress) putBack(ctx context.Context) error {

@@ -108,7 +108,7 @@ func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[str
 
 // The stages of an undo of several control planes, until it can no longer be stopped. Nothing is half done before: see package exclusion.
 const (
-	armStage         = "undo/prepare"
+	prepareUndoStage = "undo/prepare"
 	undoWorkersStage = "undo/workers"
 	commitStage      = "undo/commit"
 )
@@ -144,7 +144,7 @@ func (u *Undo) enter(stage undo.Stage) error {
 // commit prepares everything, and then commits the order, while no other host of the cluster works on control planes.
 func (u *Undo) commit(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	site := &operation.Site{Session: u.revert.Restore.Session, Kind: operation.Kind{Name: record.Undo}, Own: u.own, Admin: u.cluster.admin, View: u.cluster.view}
-	run := u.plan(site.Records(), goingBack{site.Nodes(say), u, say}, func(ctx context.Context) error { return u.revert.Restore.Arm(ctx, observe) })
+	run := u.plan(site.Records(), goingBack{site.Nodes(say), u, say}, func(ctx context.Context) error { return u.revert.Restore.PrepareData(ctx, observe) })
 	err := site.Lead(ctx, run, func(holder string) { say("waiting for " + holder + ", which restarts control planes") }, func(lifecycle.Event) {})
 	if err == nil || u.order.Stage != undo.Prepared {
 		return err
@@ -156,16 +156,16 @@ func (u *Undo) commit(ctx context.Context, observe func(lifecycle.Event), say fu
 
 // plan has every control plane make etcd's data of the snapshot, this one first, then undoes the workers, and then commits the order. The
 // record goes with etcd's present data.
-func (u *Undo) plan(records operation.Records, nodes operation.Nodes, arm func(context.Context) error) *operation.Run {
+func (u *Undo) plan(records operation.Records, nodes operation.Nodes, prepare func(context.Context) error) *operation.Run {
 	others := u.others()
 	return &operation.Run{Own: u.own, Records: records, Nodes: nodes, Vanishes: true, Choose: func(*record.Record) error { return nil },
 		Record: record.Record{ID: u.order.ID, Kind: record.Undo, Began: time.Now().UTC(), About: record.Undoing(u.Set.From), Next: record.ResumeUndo(u.own)},
 		Stages: []operation.Stage{
-			{ID: armStage, Loose: true, AtOnce: atOnce, Nodes: func(n cluster.Node) bool { return slices.Contains(others, n.Name) }, Before: func(ctx context.Context) error {
+			{ID: prepareUndoStage, Loose: true, AtOnce: atOnce, Nodes: func(n cluster.Node) bool { return slices.Contains(others, n.Name) }, Before: func(ctx context.Context) error {
 				if err := u.Set.WriteOrder(*u.order); err != nil {
 					return err
 				}
-				return arm(ctx)
+				return prepare(ctx)
 			}},
 			{ID: undoWorkersStage, Loose: true, AtOnce: 1, Nodes: func(n cluster.Node) bool { return slices.Contains(u.Nodes, n.Name) }},
 			{ID: commitStage, Loose: true, Before: func(context.Context) error { return u.enter(undo.Committed) }},
@@ -185,7 +185,7 @@ func (n goingBack) Apply(ctx context.Context, name string, r operation.Request) 
 		return n.u.worker(ctx, n.say, name)
 	}
 	o := n.u.order
-	return leader.Of(n.u.cluster.view).Ask(ctx, n.say, name, intent.Intent{Upgrade: o.ID, Operation: intent.Arm, Index: o.Digest(), Server: o.Server, From: n.u.Set.From, UpgradeID: o.Upgrade})
+	return leader.Of(n.u.cluster.view).Ask(ctx, n.say, name, intent.Intent{Upgrade: o.ID, Operation: intent.PrepareUndo, Index: o.Digest(), Server: o.Server, From: n.u.Set.From, UpgradeID: o.Upgrade})
 }
 
 // others are the control planes besides this one.

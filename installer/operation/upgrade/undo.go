@@ -150,7 +150,7 @@ func (u *Undo) findNodes(ctx context.Context, name string) {
 		return
 	}
 	u.cluster = c
-	u.Nodes = goBack(c.nodes, u.Set, c.last, reports)
+	u.Nodes = workersToUndo(c.nodes, u.Set, c.last, reports)
 }
 
 // reports are the nodes' last reports.
@@ -169,9 +169,9 @@ func (c *Cluster) reports(ctx context.Context) (map[string]intent.Report, error)
 	return found, nil
 }
 
-// goBack lists the workers with another version than before, and those that the upgrade began to change: a kubelet that does not
+// workersToUndo lists the workers with another version than before, and those that the upgrade began to change: a kubelet that does not
 // start leaves the old version in its Node. The snapshot has the State of the preparation, so that one counts in no later run.
-func goBack(nodes []cluster.Node, set undo.Set, last State, reports map[string]intent.Report) (names []string) {
+func workersToUndo(nodes []cluster.Node, set undo.Set, last State, reports map[string]intent.Report) (names []string) {
 	for _, n := range nodes {
 		if !n.ControlPlane() && (n.Version != "v"+set.From || last.about(set) && changed(last, n.Name, reports[n.Name], set)) {
 			names = append(names, n.Name)

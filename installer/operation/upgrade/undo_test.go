@@ -94,11 +94,11 @@ func TestUndoIncludesUpgradedWorkers(t *testing.T) {
 			last.Whole = "fedcba9876543210"
 		}
 		nodes := []cluster.Node{{Name: "host-1", Roles: []string{"control-plane"}, Version: now}, {Name: "host-2", Version: row.version}}
-		got := goBack(nodes, set, last, map[string]intent.Report{"host-2": row.report})
+		got := workersToUndo(nodes, set, last, map[string]intent.Report{"host-2": row.report})
 		if (len(got) == 1 && got[0] == "host-2") != row.want || len(got) > 1 {
 			t.Errorf("%s: %v", name, got)
 		}
-		if row.version == was && len(goBack(nodes, set, State{}, nil)) > 0 {
+		if row.version == was && len(workersToUndo(nodes, set, State{}, nil)) > 0 {
 			t.Errorf("%s, without a State: goes back", name)
 		}
 	}
@@ -169,7 +169,7 @@ func TestControlPlaneIsRestoredWhenItReportsThisUndo(t *testing.T) {
 		want   string
 	}{
 		"back":            {intent.Report{Upgrade: id, Operation: intent.Undo, State: intent.Done}, ""},
-		"armed":           {intent.Report{Upgrade: id, Operation: intent.Arm, State: intent.Done}, "has not reported it"},
+		"armed":           {intent.Report{Upgrade: id, Operation: intent.PrepareUndo, State: intent.Done}, "has not reported it"},
 		"another undo":    {intent.Report{Upgrade: "fedcba9876543210", Operation: intent.Undo, State: intent.Done}, "has not reported it"},
 		"nothing":         {intent.Report{}, "has not reported it"},
 		"its disk failed": {intent.Report{Upgrade: id, Operation: intent.Undo, State: intent.Failed, Error: "no space left"}, "no space left"},

@@ -219,7 +219,7 @@ func (r *Restore) removeOthers(ctx context.Context) error {
 // removeNodes removes nodes from the cluster, as far as it knows them.
 func removeNodes(ctx context.Context, admin controlplane.Administrator, names []string, output io.Writer) error {
 	for _, name := range names {
-		remains, err := admin.Remains(ctx, name)
+		remains, err := admin.Leftovers(ctx, name)
 		if errors.Is(err, cluster.ErrUnknownNode) {
 			continue
 		}

@@ -66,8 +66,8 @@ func (r *Restore) Join(t Together) error {
 	return nil
 }
 
-// Arm creates etcd's data, beside the existing data. Run does the rest.
-func (r *Restore) Arm(ctx context.Context, observe func(lifecycle.Event)) error {
+// PrepareData creates etcd's data, beside the existing data. Run does the rest.
+func (r *Restore) PrepareData(ctx context.Context, observe func(lifecycle.Event)) error {
 	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan()[:1], r.Journal, r.Log.Narrate(observe))
 	return err
 }

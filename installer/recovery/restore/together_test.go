@@ -146,7 +146,7 @@ func (c *three) has(n int, key, value string) (id uint64) {
 }
 
 // arm makes the data of a member, as a control plane does while its etcd runs.
-func (c *three) arm(n int, snapshot, token string) {
+func (c *three) prepare(n int, snapshot, token string) {
 	c.t.Helper()
 	p := c.planes[n]
 	p.d.generation, p.d.together = token, &Together{Token: token, Members: c.members()}
@@ -160,8 +160,8 @@ func (c *three) arm(n int, snapshot, token string) {
 	}
 }
 
-// goBack takes one member back.
-func (c *three) goBack(n int) {
+// rollBack takes one member back.
+func (c *three) rollBack(n int) {
 	c.t.Helper()
 	c.stop(n)
 	if err := c.planes[n].d.exchange(); err != nil {
@@ -197,14 +197,14 @@ func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 	c.put(1, objectPrefix+"configmaps/default/late", "lost")
 	const late = objectPrefix + "configmaps/default/late"
 	for n := range c.planes {
-		c.arm(n, snapshot, "fedcba9876543210") // by a run that was given up
-		c.arm(n, snapshot, "0123456789abcdef")
+		c.prepare(n, snapshot, "fedcba9876543210") // by a run that was given up
+		c.prepare(n, snapshot, "0123456789abcdef")
 	}
 	if id := c.has(2, late, "lost"); id != was {
 		t.Error("the cluster has changed before the time")
 	}
 
-	c.goBack(0)
+	c.rollBack(0)
 	if id := c.has(1, late, "lost"); id != was { // two of three continue
 		t.Errorf("another cluster answers: %x", id)
 	}
@@ -216,14 +216,14 @@ func TestThreeMembersRestoreOneSnapshotTogether(t *testing.T) {
 	if err := os.Rename(p.d.member(), p.d.free()); err != nil {
 		t.Fatal(err)
 	}
-	c.goBack(1)
+	c.rollBack(1)
 	is := c.has(0, late, "") // two of three are back
 	if is == was {
 		t.Error("the restored members are in the cluster of before")
 	}
 	c.put(1, objectPrefix+"configmaps/default/since", "back")
-	c.goBack(2)
-	c.goBack(0) // again, after it was restored
+	c.rollBack(2)
+	c.rollBack(0) // again, after it was restored
 	for n := range c.planes {
 		if id := c.has(n, late, ""); id != is {
 			t.Errorf("%s is in the cluster %x, others in %x", c.planes[n].Name, id, is)
