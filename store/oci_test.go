@@ -6,8 +6,10 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +186,29 @@ func TestLoginOfRegistry(t *testing.T) {
 	writeFile(t, dir, "config.json", []byte("{}"))
 	if _, err := open(t, store.Opener{}, "oci://"+r.Host+"/packages").Get(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "docker login") || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a login: %v", err)
+	}
+}
+
+// TestUploadsStayAtTheRegistry has registries that name another place for an upload: without TLS, as behind a proxy that does not say so, or
+// on another host. The credentials of the registry would go there.
+func TestUploadsStayAtTheRegistry(t *testing.T) {
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	t.Cleanup(other.Close)
+	r := faultyregistry.New(t)
+	for _, place := range []string{other.URL, "https://" + r.Host} {
+		r.SetFault(func(w http.ResponseWriter, q *http.Request) bool {
+			if q.Method != http.MethodPost {
+				return false
+			}
+			w.Header().Set("Location", place+"/upload")
+			w.WriteHeader(http.StatusAccepted)
+			return true
+		})
+		_, err := open(t, store.Opener{Write: true}, "oci://"+r.Host+"/packages").Put(t.Context(), "a", store.Bytes([]byte("text")))
+		if err == nil || !strings.Contains(err.Error(), "the registry sends uploads to "+place) || elsewhere.Load() > 0 {
+			t.Errorf("%s: %v, %d requests", place, err, elsewhere.Load())
+		}
 	}
 }
 

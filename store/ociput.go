@@ -112,7 +112,14 @@ func (r *registryRepository) beginUpload(ctx context.Context) (*url.URL, error) 
 		return nil, err
 	}
 	at, err := resp.Request.URL.Parse(resp.Header.Get("Location"))
-	return at, errors.Join(err, resp.Body.Close())
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	if asked := resp.Request.URL; at.Host != asked.Host || at.Scheme != asked.Scheme { // the credentials go with the upload
+		return nil, fmt.Errorf("the registry sends uploads to %s://%s, and this is %s://%s; set the external URL of the registry, or have its proxy send X-Forwarded-Proto and Host",
+			at.Scheme, at.Host, asked.Scheme, asked.Host)
+	}
+	return at, nil
 }
 
 // Swap implements Store. Registries have no conditional writes: the value is compared before it is replaced.

@@ -69,20 +69,32 @@ func Open(dir string) (*Cache, error) {
 	}
 	c := &Cache{dir: abs}
 	if err := c.mark(); err != nil {
-		return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
+		return nil, unwritable(err)
 	}
 	for _, d := range []string{c.blobs(), c.temp(), c.partials(), c.running()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
-			return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
+			return nil, unwritable(err)
 		}
 	}
 	if err := c.sweep(); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
 	if c.lease, err = atomicfile.Create(c.running(), leases); err != nil {
-		return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
+		return nil, unwritable(err)
 	}
 	return c, nil
+}
+
+func unwritable(err error) error {
+	return fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
+}
+
+// MakeDir makes a folder of a cache for a command that uses nothing else of it.
+func MakeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return unwritable(err)
+	}
+	return nil
 }
 
 // The file tag marks a directory as a cache (https://bford.info/cachedir/), so that backup programs skip it.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/internal/trust"
 )
 
@@ -92,7 +93,7 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 	if ctx.Err() != nil { // name the signal: errors of an interrupted command say "context canceled"
 		text = strings.ReplaceAll(text, context.Canceled.Error(), context.Cause(ctx).Error())
 	}
-	fmt.Fprintf(last, "%s: %s\n", name, text)
+	fmt.Fprintf(last, "%s: %s\n", name, transfer.WithoutPasswords(text))
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
 	}
@@ -204,7 +205,8 @@ func fileNames(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
-		if (isFile(f) || isOutput(f)) && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
+		_, resets := f.Annotations[emptyFlag]
+		if (isFile(f) || isOutput(f)) && !resets && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
 			errs = append(errs, UsageError("--%s is empty; name a file, or leave the flag out", f.Name))
 		}
 		if isOutput(f) && value == "-" && f.DefValue != "-" {
@@ -212,6 +214,16 @@ func fileNames(flags *pflag.FlagSet) error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// emptyFlag is the annotation of a flag that MayBeEmpty named.
+const emptyFlag = "sealift.dev/empty"
+
+// MayBeEmpty lets flags for files have an empty value, which takes an earlier setting back.
+func MayBeEmpty(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = flags.SetAnnotation(name, emptyFlag, nil)
+	}
 }
 
 func isFile(f *pflag.Flag) bool {

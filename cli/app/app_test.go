@@ -53,9 +53,11 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		load.Flags().String("note", "", "")
 		load.Flags().String("out", "", "")
 		load.Flags().String("html", "", "")
-		for _, name := range []string{"key", "seal", "kubeconfig", "programs"} {
+		load.Flags().String("flag", "", "")
+		for _, name := range []string{"key", "seal", "kubeconfig", "programs", "flag"} {
 			_ = load.MarkFlagFilename(name)
 		}
+		MayBeEmpty(load.Flags(), "flag")
 		set := &cobra.Command{Use: "set NAME VALUE", Args: cobra.ExactArgs(2), RunE: run, Annotations: map[string]string{EmptyArguments: "true"}}
 		root := &cobra.Command{Use: "ship"}
 		root.AddCommand(load, set)
@@ -69,6 +71,7 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		{[]string{"load", "--key", ""}, "ship: --key is empty; name a file, or leave the flag out\n"},
 		{[]string{"load", "--key="}, "ship: --key is empty; name a file, or leave the flag out\n"},
 		{[]string{"load", "--seal", ""}, "ship: --seal is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--flag", ""}, ""},
 		{[]string{"load", "--kubeconfig", "", "--note", "", "--programs="}, ""},
 		{[]string{"load", "x", ""}, "ship: argument 2 is empty; the usage is 'ship load [CARGO...]'; see 'ship load --help'\n"},
 		{[]string{"load", "--out", ""}, "ship: --out is empty; name a file, or leave the flag out\n"},
@@ -145,6 +148,21 @@ func TestMistypedCommandsAreExplained(t *testing.T) {
 		if code := Run(t.Context(), "ship", tree, strings.Fields(args), strings.NewReader(""), io.Discard, &errOut); code != ExitUsage || errOut.String() != want+"\n" {
 			t.Errorf("%s: exit code %d, %s, want %s", args, code, &errOut, want)
 		}
+	}
+}
+
+// TestErrorsHaveNoPasswords lets a command repeat its argument in an error.
+func TestErrorsHaveNoPasswords(t *testing.T) {
+	tree := func(*App) *cobra.Command {
+		return &cobra.Command{Use: "ship", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			_, err := os.Open(args[0])
+			return err
+		}}
+	}
+	var errOut bytes.Buffer
+	Run(t.Context(), "ship", tree, []string{"https://me:secret@host.example.com/cargo"}, strings.NewReader(""), io.Discard, &errOut)
+	if want := "ship: open https://me:xxxxx@host.example.com/cargo: no such file or directory\n"; errOut.String() != want {
+		t.Errorf("%s, want %s", &errOut, want)
 	}
 }
 

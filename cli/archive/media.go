@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -19,6 +20,9 @@ func (a commands) verifyMedia(ctx context.Context, path string, o verifyOptions)
 		return app.UsageError("--media reads parts and knows no keys: run 'sealift verify %s --key KEY' too", path)
 	}
 	report, err := parts.Check(ctx, filepath.SplitList(path)...)
+	if errors.Is(err, parts.ErrNotPart) {
+		return fmt.Errorf("%w; verify an archive in one piece without --media", err)
+	}
 	if err != nil {
 		return err
 	}

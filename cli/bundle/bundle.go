@@ -239,11 +239,19 @@ func verifyBundle(ctx context.Context, f *os.File) error {
 	group.Go(f.Sync) // the disk also takes time
 	group.Go(func() error {
 		if err := archive.VerifyHere(ctx); err != nil {
-			return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
+			return unverified(ctx, err)
 		}
 		return nil
 	})
 	return group.Wait()
+}
+
+// unverified returns the error for a new bundle that was not verified to its end.
+func unverified(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
 }
 
 func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundleOptions) error {

@@ -148,6 +148,11 @@ func (a commands) nodePrograms(ctx context.Context, spool string, o programFlags
 	if err != nil {
 		return nil, err
 	}
+	if spool != "" {
+		if err := cache.MakeDir(spool); err != nil {
+			return nil, err
+		}
+	}
 	sealift, err := byPlatform("--sealift", named, o.platforms)
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func writeParts(ctx context.Context, plan *assemble.Plan, o bundleOptions) error
 	if err := completeParts(ctx, folder.Path, o.verify); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Chmod(folder.Path, 0o755), atomicfile.SyncDir(folder.Path), os.Rename(folder.Path, o.out)); err != nil {
+	if err := errors.Join(os.Chmod(folder.Path, atomicfile.NewFileMode(0o755)), atomicfile.SyncDir(folder.Path), os.Rename(folder.Path, o.out)); err != nil {
 		return err
 	}
 	return atomicfile.SyncDir(parent)
@@ -126,7 +126,7 @@ func completeParts(ctx context.Context, folder string, verify bool) (err error) 
 	defer func() { err = errors.Join(err, made.Close()) }()
 	if verify {
 		if err := made.VerifyHere(ctx); err != nil {
-			return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
+			return unverified(ctx, err)
 		}
 	}
 	root, err := os.OpenRoot(folder)

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -45,6 +46,20 @@ func TestBundleInPartsIsRepaired(t *testing.T) {
 	}
 	if err := errors.Join(a.Verify(t.Context()), a.Close()); err != nil {
 		t.Fatal(err)
+	}
+
+	// An interruption is not damage.
+	interrupted, interrupt := context.WithCancelCause(t.Context())
+	interrupt(errors.New("interrupt signal received"))
+	file, err := os.Open(whole.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for name, err := range map[string]error{"parts": completeParts(interrupted, out, true), "one piece": verifyBundle(interrupted, file)} {
+		if err == nil || err.Error() != "interrupt signal received" {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 
 	part := func(n int) string { return filepath.Join(out, parts.Name("cluster", n)) }

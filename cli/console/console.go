@@ -131,6 +131,7 @@ sealift-controller that you name, with the kubeconfig of the hub, and changes no
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("bundles")
+	app.MayBeEmpty(f, "certificate", "private-key", "snapshot-identity", "oidc-client-secret", "fleet", "fleet-kubeconfig")
 	flags.add(cmd, "where it would serve")
 	return cmd
 }

@@ -56,6 +56,9 @@ func TestTokenLogsIn(t *testing.T) {
 	if code, _, said := run(t, "token", "--root", root, "--role", "root"); code != app.ExitUsage || !strings.Contains(said, "write viewer, operator or administrator") {
 		t.Errorf("another role: %d %s", code, said)
 	}
+	if code, _, said := run(t, "token", "--root", root, "--name", "a b"); code != app.ExitUsage || !strings.Contains(said, `--name: "a b" is not a name for the audit`) {
+		t.Errorf("another name: %d %s", code, said)
+	}
 }
 
 func TestSessionsAreListedAndRevoked(t *testing.T) {
@@ -100,6 +103,19 @@ func TestCommandsReportStoppedConsole(t *testing.T) {
 	}
 }
 
+// TestSettingsAreTakenBack gives flags for files the empty value that takes an earlier setting back.
+func TestSettingsAreTakenBack(t *testing.T) {
+	root := on(t)
+	dir := filepath.Join(root, "state", "console")
+	if err := os.WriteFile(filepath.Join(dir, "settings.json"), []byte(`{"certificate": "/no/such.pem", "privateKey": "/no/such.key", "fleet": {"program": "/no/such"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"on", "--plan", "--root", root, "--certificate", "", "--private-key", "", "--fleet", "", "--snapshot-identity", "", "--oidc-client-secret", ""}
+	if code, _, said := run(t, args...); code == app.ExitUsage || strings.Contains(said, "/no/such") {
+		t.Errorf("%d %s", code, said)
+	}
+}
+
 func TestWrongSettingsAreRefused(t *testing.T) {
 	short.AsRoot(t, "the console's command line")
 	for says, args := range map[string][]string{
@@ -110,6 +126,8 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"--oidc-client": {"--oidc-issuer", "https://login.example.org"},
 		"--fleet must":  {"--fleet", "sealift-controller"},
 		"need --fleet":  {"--fleet-kubeconfig", "/root/hub.kubeconfig"},
+		"not a port":    {"--listen", "10.0.0.1:70000"},
+		"leave out":     {"--host", "https://console.example"},
 	} {
 		if code, _, said := run(t, append([]string{"on", "--plan", "--root", t.TempDir()}, args...)...); code != app.ExitUsage || !strings.Contains(said, says) {
 			t.Errorf("%v: %d %s", args, code, said)

@@ -41,6 +41,9 @@ The name is for the audit. Only a hash of the token is kept.`,
 			if err != nil {
 				return app.UsageError("--role: %v", err)
 			}
+			if err := access.CheckName(name); name != "" && err != nil {
+				return app.UsageError("--name: %v", err)
+			}
 			text, made, err := home.Tokens().Create(cmp.Or(name, os.Getenv("SUDO_USER"), "root"), parsed)
 			if err != nil {
 				return err

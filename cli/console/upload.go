@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,7 +51,15 @@ func (a commands) upload(ctx context.Context, file string, o uploadOptions) (err
 	case o.token == "":
 		return app.UsageError("SEALIFT_TOKEN is missing: root on the node makes a token with 'sealift-console token --role operator'")
 	}
+	bundle, err := send.Open(file)
+	if err != nil {
+		return err
+	}
+	defer bundle.Close()
 	client, err := send.Login(ctx, o.console, o.token, a.CAs.TLS())
+	if errors.Is(err, send.ErrURL) {
+		return app.UsageError("%v", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -71,7 +80,7 @@ func (a commands) upload(ctx context.Context, file string, o uploadOptions) (err
 			fmt.Fprintln(a.Err, "the console checks its digests and signature")
 		}
 	}
-	done, err := client.Upload(ctx, file, progress, func(reason error) { fmt.Fprintf(a.Err, "waiting for the console: %v\n", reason) })
+	done, err := client.Upload(ctx, bundle, progress, func(reason error) { fmt.Fprintf(a.Err, "waiting for the console: %v\n", reason) })
 	if err != nil {
 		return err
 	}

@@ -196,6 +196,65 @@ func TestUploadedBundleIsVerified(t *testing.T) {
 	}
 }
 
+// TestMistypedUploadLeavesItsToken names a file that is not there, and one with a name that the console does not take.
+func TestMistypedUploadLeavesItsToken(t *testing.T) {
+	key, public := fixture.SigningKey(t)
+	r := serveConsole(t, public)
+	token, _, err := r.options.Tokens.Create("jane", access.Operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cluster.tar.gz")
+	for name, says := range map[string]string{file: "no such file", filepath.Join(t.TempDir(), "my cluster.zip"): "is not a name of a bundle"} {
+		if code, _, said := run(t, "upload", name, "--console", r.url, "--ca-cert", r.ca, "--token", token); code != app.ExitFailed || !strings.Contains(said, says) {
+			t.Errorf("%s: %d %s", name, code, said)
+		}
+	}
+	if code, _, said := run(t, "upload", file, "--console", "http://node-1:6446", "--token", token); code == 0 || !strings.Contains(said, "no such file") {
+		t.Errorf("%d %s", code, said)
+	}
+	if err := os.WriteFile(file, newBundle(t, key, true), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, said := run(t, "upload", file, "--console", "http://node-1:6446", "--token", token); code != app.ExitUsage || !strings.Contains(said, "not the URL of a console") {
+		t.Errorf("%d %s", code, said)
+	}
+	if code, _, said := run(t, "upload", file, "--console", r.url, "--ca-cert", r.ca, "--token", token); code != 0 {
+		t.Errorf("with the same token: %d %s", code, said)
+	}
+}
+
+// TestLyingConsoleEndsUpload has a console whose answers would make the client divide by zero, or reserve more memory than there is.
+func TestLyingConsoleEndsUpload(t *testing.T) {
+	key, public := fixture.SigningKey(t)
+	r := serveConsole(t, public)
+	file := filepath.Join(t.TempDir(), "cluster.tar.gz")
+	if err := os.WriteFile(file, newBundle(t, key, true), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []string{
+		`{"state": "receiving", "chunk": 4194304}`,
+		`{"state": "receiving", "length": 1000000000000000000, "chunk": 1000000000000000000}`,
+		`{"state": "receiving", "length": 10, "offset": 5, "chunk": -1}`,
+		`{"state": "receiving", "length": 10, "offset": 5, "chunk": 5, "tail": {"size": -6}}`,
+		`{"state": "receiving", "length": 10, "offset": 11, "chunk": 5}`,
+	} {
+		r.start()
+		site := *r.handler.Load()
+		var lying http.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path == "/uploads" {
+				_, _ = io.WriteString(w, answer)
+				return
+			}
+			site.ServeHTTP(w, q)
+		})
+		r.handler.Store(&lying)
+		if code, _, said := r.upload(access.Operator, file); code != app.ExitFailed || !strings.Contains(said, "the console describes an upload that cannot be") {
+			t.Errorf("%s: %d %s", answer, code, said)
+		}
+	}
+}
+
 // TestUploadResumesAfterItWasKilled loses the console for a moment, and then the command is killed.
 func TestUploadResumesAfterItWasKilled(t *testing.T) {
 	key, public := fixture.SigningKey(t)

@@ -117,7 +117,7 @@ func (a commands) pull(ctx context.Context, o pullOptions) error {
 	report := databaseReport{"sha256:" + written.Digest, database.Date(), database.Info}
 	return a.Print(o.format, report, func() error {
 		for _, s := range report.Sources {
-			fmt.Fprintf(a.Out, "%s: %d records, of %s\n", s.Name, s.Records, s.Date.Format(time.DateOnly))
+			fmt.Fprintf(a.Out, "%s: %s, of %s\n", s.Name, app.Counted(s.Records, "record"), s.Date.Format(time.DateOnly))
 		}
 		fmt.Fprintf(a.Out, "wrote %s: vulnerabilities of %s, index %s\n", o.out, ecosystems(report.Ecosystems), report.Index)
 		return nil

@@ -223,8 +223,12 @@ func (r databaseReport) print(out io.Writer, now time.Time) {
 	for _, s := range r.Sources {
 		total += s.Records
 	}
-	fmt.Fprintf(out, "database of %s, %s old: %d records, %s\n", r.Date.Format(time.DateOnly),
-		app.Counted(int(now.Sub(r.Date).Hours()/24), "day"), total, ecosystems(r.Ecosystems))
+	const day = 24 * time.Hour
+	age := app.Counted(int(now.Sub(r.Date)/day), "day") + " old"
+	if r.Date.Sub(now) > day {
+		age = "after today: the clock of this machine is wrong, or that date"
+	}
+	fmt.Fprintf(out, "database of %s, %s: %s, %s\n", r.Date.Format(time.DateOnly), age, app.Counted(total, "record"), ecosystems(r.Ecosystems))
 }
 
 func (r vulnerabilityReport) print(out io.Writer, now time.Time) error {

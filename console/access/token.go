@@ -47,7 +47,7 @@ type Tokens struct {
 
 // Create makes a token that one person can use once, and returns its text. Tokens that have ended are removed.
 func (t Tokens) Create(name string, role Role) (text string, made Token, err error) {
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return "", made, err
 	}
 	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
@@ -106,8 +106,8 @@ func (t Tokens) sweep() (left int, err error) {
 
 func (t Tokens) file(text string) string { return filepath.Join(t.Dir, digest(text)+extension) }
 
-// checkName accepts the names of people that a line of an audit and a page can show.
-func checkName(name string) error {
+// CheckName accepts the names of people that a line of an audit and a page can show.
+func CheckName(name string) error {
 	for _, r := range name {
 		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@+", r) {
 			return fmt.Errorf("%q is not a name for the audit: use letters, digits and .-_@+", name)

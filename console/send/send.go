@@ -48,11 +48,14 @@ type Client struct {
 
 var formToken = regexp.MustCompile(`name="form" value="([^"]+)"`)
 
+// ErrURL is the error of Login for an address that no console can have.
+var ErrURL = errors.New("not the URL of a console")
+
 // Login begins a session with a token of 'sealift-console token'. console is the URL of the console.
 func Login(ctx context.Context, console, token string, trusted *tls.Config) (*Client, error) {
 	base, err := url.Parse(console)
-	if err != nil || base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("%q is not the URL of a console, such as https://node-1:6446", console)
+	if err != nil || base.Scheme != "https" || base.Host == "" || base.User != nil {
+		return nil, fmt.Errorf("%q is %w, such as https://node-1:6446", console, ErrURL)
 	}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -130,7 +133,10 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, head
 	case err != nil:
 		return d, err
 	case code == http.StatusOK || code == http.StatusCreated:
-		return d, json.Unmarshal(text, &d)
+		if err := json.Unmarshal(text, &d); err != nil {
+			return d, fmt.Errorf("read the answer of the console: %w", err)
+		}
+		return d, d.Check()
 	}
 	refused := &answerError{code, strings.TrimSpace(string(text))}
 	if outage.StatusPasses(code) && code != http.StatusInsufficientStorage && method != http.MethodPost || code == http.StatusLocked || code == http.StatusUnprocessableEntity {
@@ -139,14 +145,17 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, head
 	return d, refused
 }
 
-// Upload sends a bundle, and returns when it can be used. It calls progress as the upload advances. An error is final: the console has refused
-// the bundle, or was away for an hour.
-func (c *Client) Upload(ctx context.Context, file string, progress func(upload.Upload), say func(error)) (upload.Upload, error) {
-	f, err := regularfile.Open(file)
-	if err != nil {
-		return upload.Upload{}, err
+// Open opens the file of a bundle to send. Do so before Login, which uses the token up.
+func Open(file string) (*os.File, error) {
+	if err := upload.CheckName(filepath.Base(file)); err != nil {
+		return nil, err
 	}
-	defer f.Close()
+	return regularfile.Open(file)
+}
+
+// Upload sends a bundle that Open has opened, and returns when it can be used. It calls progress as the upload advances. An error is final: the console has refused
+// the bundle, or was away for an hour.
+func (c *Client) Upload(ctx context.Context, f *os.File, progress func(upload.Upload), say func(error)) (upload.Upload, error) {
 	d, err := c.begin(ctx, f)
 	if err != nil {
 		return d.Upload, err

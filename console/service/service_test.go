@@ -341,3 +341,19 @@ func TestWorkIsInTheAudit(t *testing.T) {
 func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
+
+// TestAddressesCanBeOpened listens on all addresses, by every way to say so: nobody can open the address 0.0.0.0, and the console does not
+// answer to that name.
+func TestAddressesCanBeOpened(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"https://console.example:7000/", "https://" + host + ":7000/"}
+	for listen, want := range map[string][]string{":7000": all, "0.0.0.0:7000": all, "[::]:7000": all, "10.0.0.1:7000": {"https://10.0.0.1:7000/"}} {
+		got, err := Settings{Listen: listen, Hosts: []string{"console.example"}}.Addresses()
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", listen, got, err)
+		}
+	}
+}

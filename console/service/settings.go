@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,8 +65,17 @@ func (s Settings) Complete() Settings {
 
 // Check finds settings with which the console cannot serve.
 func (s Settings) Check() error {
-	if _, _, err := net.SplitHostPort(s.Complete().Listen); err != nil {
+	_, port, err := net.SplitHostPort(s.Complete().Listen)
+	if n, portErr := strconv.ParseUint(port, 10, 16); err == nil && (portErr != nil || n == 0) {
+		err = fmt.Errorf("%q is not a port from 1 to 65535", port)
+	}
+	if err != nil {
 		return fmt.Errorf("--listen: %w; give an address and a port, such as 10.0.0.1:%s", err, Port)
+	}
+	for _, name := range s.Hosts {
+		if strings.ContainsAny(name, "/@?# ") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
+			return fmt.Errorf("--host: %q is not a name or an address; leave out https:// and the port", name)
+		}
 	}
 	if (s.Certificate == "") != (s.PrivateKey == "") {
 		return errors.New("--certificate and --private-key belong together; give both, or none for a certificate of the cluster's CA")
@@ -209,7 +219,7 @@ func (s Settings) Addresses() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host != "" {
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
 		return []string{"https://" + net.JoinHostPort(host, port) + "/"}, nil
 	}
 	name, err := os.Hostname()

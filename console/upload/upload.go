@@ -68,10 +68,19 @@ var (
 // IsBundle reports whether a file name can be that of a bundle. Such a name is not a flag, and stays in its folder.
 func IsBundle(name string) bool { return nameForm.MatchString(name) }
 
+// CheckName refuses what is not the name of a bundle's file. The error is ErrInvalid.
+func CheckName(name string) error {
+	if !IsBundle(name) {
+		return fmt.Errorf("%w: %q is not a name of a bundle; use letters, digits and ._+-, with .tar.gz at the end", ErrInvalid, name)
+	}
+	return nil
+}
+
 func (r Request) check() error {
+	if err := CheckName(r.Name); err != nil {
+		return err
+	}
 	switch {
-	case !IsBundle(r.Name):
-		return fmt.Errorf("%w: %q is not a name of a bundle; use letters, digits and ._+-, with .tar.gz at the end", ErrInvalid, r.Name)
 	case r.Length <= 0 || r.Length > MaxLength:
 		return fmt.Errorf("%w: a bundle has 1 to %d bytes, not %d", ErrInvalid, int64(MaxLength), r.Length)
 	case r.SHA256 != "" && !digestForm.MatchString(r.SHA256):
@@ -114,6 +123,14 @@ type Document struct {
 	Upload
 	Tail  Tail  `json:"tail"`
 	Chunk int64 `json:"chunk"` // bytes that a client should send at a time
+}
+
+// Check finds what no console says of an upload. A client does not read and send what such a document asks for.
+func (d Document) Check() error {
+	if d.Length <= 0 || d.Offset < 0 || d.Offset > d.Length || d.Chunk <= 0 || d.Chunk > MaxChunk || d.Tail.Size < 0 || d.Tail.Size > min(tailSize, d.Offset) {
+		return fmt.Errorf("the console describes an upload that cannot be: %d of %d bytes, chunks of %d, %d to compare", d.Offset, d.Length, d.Chunk, d.Tail.Size)
+	}
+	return nil
 }
 
 // Tail describes the bytes before the offset of an upload.

@@ -209,6 +209,7 @@ func TestWrongSourcesAreRefused(t *testing.T) {
 		"a name that is none":  {ociLayout(t, shopImage(t, 1000), ""), "Shop:", "is not a name of an image"},
 		"a damaged layer":      {damaged, "", "or it is damaged"},
 		"another kind of tar":  {tarOf(t, filepath.Dir(text), "a.tar"), "", "is neither a bundle nor"},
+		"a name for nothing":   {tarOf(t, filepath.Dir(text), "a.tar"), shop, "is neither a bundle nor"},
 		"a compressed text":    {tarOf(t, filepath.Dir(text), "a.tar.gz"), "", "unrecognized image format"},
 		"an archive cut short": {cut(t, tarOf(t, ociLayout(t, shopImage(t, 50_000), shop), "a.tar")), "", "unexpected EOF"},
 	} {

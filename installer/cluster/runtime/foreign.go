@@ -85,12 +85,12 @@ func OpenForeign(file, name string) (_ *Foreign, err error) {
 // checkNames refuses a file without names, and a name that would be that of several images.
 func (f *Foreign) checkNames() error {
 	switch {
+	case len(f.Names) == 0 && f.unnamed == 0:
+		return fmt.Errorf("%s is neither a bundle nor an archive or layout of images", f.path)
 	case f.name != "" && f.unnamed == 0:
 		return fmt.Errorf("%s has names for its images; leave --name out", f.path)
 	case f.name != "" && f.unnamed > 1:
 		return fmt.Errorf("%s has %d images without a name, and --name is for one", f.path, f.unnamed)
-	case len(f.Names) == 0 && f.unnamed == 0:
-		return fmt.Errorf("%s is neither a bundle nor an archive or layout of images", f.path)
 	case len(f.Names) == 0:
 		return fmt.Errorf("%s has no name for its image; name it with --name", f.path)
 	}
