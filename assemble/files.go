@@ -77,7 +77,9 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 	}
 	used := false
 	if slices.ContainsFunc(r.Programs, func(p Program) bool { return p.Preflight != nil }) {
-		used, err = r.usesPreflight(archives)
+		if used, err = r.usesPreflight(archives); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range r.Programs {
 		members = append(members, p.Sealift)
@@ -85,8 +87,12 @@ func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bu
 			members = append(members, p.Console)
 		}
 		if used && p.Preflight != nil {
-			members = append(members, p.Preflight)
+			preflight, err := p.Preflight.Member(ctx)
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, preflight)
 		}
 	}
-	return members, err
+	return members, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"sync"
 
 	"github.com/sealift/sealift/bundle"
 )
@@ -19,7 +20,7 @@ type Program struct {
 	Sealift  *bundle.Member
 	// Preflight is the sealift-preflight. The bundle has it if an add-on or the Installer has checks for it. nil leaves it
 	// out, and with it the checks of add-ons on these nodes.
-	Preflight *bundle.Member
+	Preflight *LateMember
 	// Console is the sealift-console of control planes; nil leaves it out.
 	Console *bundle.Member
 }
@@ -27,12 +28,12 @@ type Program struct {
 // Close releases the files of the program.
 func (p Program) Close() error {
 	var errs []error
-	for _, m := range []*bundle.Member{p.Sealift, p.Preflight, p.Console} {
+	for _, m := range []*bundle.Member{p.Sealift, p.Console} {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.Preflight.Close())...)
 }
 
 // Platforms lists the platforms of programs.
@@ -55,4 +56,35 @@ func ProgramMember(ctx context.Context, at, name, spool string) (*bundle.Member,
 		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(at), err)
 	}
 	return members[0], nil
+}
+
+// LateMember is a ProgramMember that is made when a bundle first needs it: most bundles do without sealift-preflight, the largest program.
+type LateMember struct {
+	at, name, spool string
+
+	mu   sync.Mutex
+	made *bundle.Member
+}
+
+// NewLateMember takes the arguments of ProgramMember.
+func NewLateMember(at, name, spool string) *LateMember {
+	return &LateMember{at: at, name: name, spool: spool}
+}
+
+// Member returns the member, and makes it at the first call.
+func (l *LateMember) Member(ctx context.Context) (_ *bundle.Member, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.made == nil {
+		l.made, err = ProgramMember(ctx, l.at, l.name, l.spool)
+	}
+	return l.made, err
+}
+
+// Close releases the member if it was made.
+func (l *LateMember) Close() error {
+	if l == nil || l.made == nil {
+		return nil
+	}
+	return l.made.Close()
 }

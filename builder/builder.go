@@ -247,7 +247,7 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package, inpu
 	if err != nil {
 		return 0, "", err
 	}
-	if err := f.Commit(path, 0o644); err != nil {
+	if err := f.Commit(path, atomicfile.NewFileMode(0o644)); err != nil {
 		return 0, "", err
 	}
 	return info.Size(), digest, b.remember(path, info, output{Input: input, SHA256: digest})

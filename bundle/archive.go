@@ -62,6 +62,9 @@ func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
 }
 
 func open(name string, trusted []signature.PublicKey) (*Archive, error) {
+	if strings.Contains(name, "://") {
+		return nil, fmt.Errorf("%s is a URL, and this reads files alone; download it first", name)
+	}
 	if names := folders(name); names != nil {
 		return openParts(names, trusted)
 	}
@@ -243,7 +246,7 @@ func OpenPackage(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*
 }
 
 // ErrForeign reports that Sealift did not make the archive.
-var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, convert it with 'sealift import'")
+var ErrForeign = errors.New("not an archive made by sealift, or its beginning is damaged; copy or download it again, or if kURL made it, convert it with 'sealift import'")
 
 // readIndexMember decompresses the first gzip member and returns the index in it.
 func readIndexMember(in *countingReader, bound int64) ([]byte, error) {

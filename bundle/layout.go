@@ -238,9 +238,9 @@ func (l *Layout) find(off int64) int {
 // Write writes the whole bundle.
 func (l *Layout) Write(ctx context.Context, w io.Writer, packages []io.ReaderAt) error {
 	r := &layoutReader{l, packages}
-	buf := make([]byte, copyBuffer)
+	to := newRangeCopier(w)
 	for _, s := range l.sections {
-		if err := copyRange(ctx, w, r.source(s), s.off, s.size, buf); err != nil {
+		if err := to.copy(ctx, r.source(s), s.off, s.size); err != nil {
 			if s.src == nil {
 				err = fmt.Errorf("copy out of the package %s %s: %w", l.Index.Packages[s.pkg].Name, l.Index.Packages[s.pkg].Version, err)
 			}

@@ -10,12 +10,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
-
-// writebackSize is the number of bytes after which the kernel is asked to start writing to the disk. So the disk works while
-// the rest is packed, and the final sync is short.
-const writebackSize = 8 << 20
 
 // writeSideBySide writes the members to their offsets from layOut, several at once: in order if a sum follows them,
 // otherwise the longest first. Afterwards the file offset is at their end.
@@ -41,7 +36,7 @@ func writeSideBySide(ctx context.Context, f *os.File, pieces []piece, o WriteOpt
 		at := base + pieces[i].entry.Offset
 		end += pieces[i].entry.Length
 		group.Go(func() error {
-			return writeInOrder(ctx, &place{besides: b, piece: i, start: at, flushed: at}, pieces[i:i+1])
+			return writeInOrder(ctx, &place{besides: b, piece: i, start: at, disk: writeback{f, at}}, pieces[i:i+1])
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -83,8 +78,9 @@ func (b *besides) follow(ctx context.Context, sum io.Writer, base int64, pieces 
 // place is the range of one member in the file.
 type place struct {
 	*besides
-	piece          int
-	start, flushed int64 // its offset, and the end of the range sent to the disk
+	piece int
+	start int64 // its offset
+	disk  writeback
 }
 
 func (p *place) Write(data []byte) (int, error) {
@@ -96,10 +92,6 @@ func (p *place) Write(data []byte) (int, error) {
 	case p.more <- struct{}{}:
 	default:
 	}
-	if at-p.flushed >= writebackSize {
-		// This only starts the writeback. The sync at the end reports errors.
-		_ = unix.SyncFileRange(int(p.file.Fd()), p.flushed, at-p.flushed, unix.SYNC_FILE_RANGE_WRITE)
-		p.flushed = at
-	}
+	p.disk.upTo(at)
 	return n, err
 }

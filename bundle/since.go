@@ -101,7 +101,7 @@ func (a *Archive) WithBase(base *Archive) error {
 // CheckBase returns an error that wraps ErrNoBase if the archive leaves out files and WithBase was not called.
 func (a *Archive) CheckBase() error {
 	if a.partial && a.base == nil {
-		return fmt.Errorf("%w: also give the bundle whose index is %s", ErrNoBase, a.Index.Base)
+		return fmt.Errorf("%w: also name the bundle whose index is %s, with --base", ErrNoBase, a.Index.Base)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (a *Archive) WithInstalled(node Installed) error {
 		base.entries[e.Link] = had
 	}
 	if len(lacking) > 0 {
-		return fmt.Errorf("%w: this node lacks %d of them, such as %s; also give the bundle whose index is %s, or assemble a bundle without a record", ErrNoBase, len(lacking), lacking[0], a.Index.Base)
+		return fmt.Errorf("%w: this node lacks %d of them, such as %s; also name the bundle whose index is %s with --base, or assemble a bundle without a record", ErrNoBase, len(lacking), lacking[0], a.Index.Base)
 	}
 	a.base = base
 	return nil

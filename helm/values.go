@@ -12,6 +12,8 @@ import (
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 var yamlLine = regexp.MustCompile(`line (\d+)`)
@@ -27,6 +29,9 @@ func ReadValues(data []byte) (map[string]any, error) {
 			return values, nil
 		}
 		var more map[string]any
+		if err == nil {
+			err = strictyaml.CheckAliases(document)
+		}
 		if err == nil {
 			err = yaml.Unmarshal(document, &more)
 		}

@@ -2,6 +2,7 @@ package helm_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/helm"
@@ -43,6 +44,14 @@ func TestMergeValues(t *testing.T) {
 	}
 	if under["d"] != 4.0 {
 		t.Errorf("merging changed %v", under)
+	}
+}
+
+func TestShortValuesThatStandForLongOnesAreRefused(t *testing.T) {
+	_, err := helm.ReadValues([]byte("a: 1\n---\nb: &x " + strings.Repeat("x", 1<<20) + "\nc: [" + strings.Repeat("*x, ", 5) + "]\n"))
+	var wrong *helm.ValuesError
+	if !errors.As(err, &wrong) || wrong.Line != 2 || !strings.Contains(err.Error(), "4 MiB") {
+		t.Errorf("got %v", err)
 	}
 }
 

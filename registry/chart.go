@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/strictyaml"
 	directives "github.com/sealift/sealift/manifest"
 )
 
@@ -61,11 +62,11 @@ func newChart(a *bundle.Archive, e bundle.Entry) (image, error) {
 	if err != nil {
 		return image{}, err
 	}
+	config, err := strictyaml.ToJSON(text)
 	var chart struct{ Name, Version string }
-	if err := yaml.Unmarshal(text, &chart); err != nil {
-		return image{}, fmt.Errorf("the chart's Chart.yaml: %w", err)
+	if err == nil {
+		err = yaml.Unmarshal(config, &chart)
 	}
-	config, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		return image{}, fmt.Errorf("the chart's Chart.yaml: %w", err)
 	}

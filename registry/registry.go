@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -79,6 +80,8 @@ type Options struct {
 	Stall time.Duration
 	// Say receives a line for each image; nil drops them.
 	Say func(string)
+
+	waits *sync.Once // says once that requests are repeated
 }
 
 func (o Options) withDefaults() Options {
@@ -100,6 +103,7 @@ func (o Options) withDefaults() Options {
 	if o.Stall <= 0 {
 		o.Stall = time.Minute
 	}
+	o.waits = new(sync.Once)
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}
@@ -146,7 +150,10 @@ func (o Options) repository(client *auth.Client, path string) (*remote.Repositor
 
 // retry repeats f while the registry is unreachable, overloaded or broken, with the pauses that it asks for, until Patience is over.
 func (o Options) retry(ctx context.Context, f func(context.Context) error) error {
-	return transfer.Retry{First: 2 * o.Pause, Longest: 10 * time.Second, Within: o.Patience, Transient: transient}.Do(ctx, f)
+	waiting := func(err error) {
+		o.waits.Do(func() { o.Say(fmt.Sprintf("retrying for up to %s: %v", o.Patience, err)) })
+	}
+	return transfer.Retry{First: 2 * o.Pause, Longest: 10 * time.Second, Within: o.Patience, Transient: transient, Waiting: waiting}.Do(ctx, f)
 }
 
 // errStalled reports an upload without progress.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,12 +285,19 @@ func TestOverloadedRegistryIsRetried(t *testing.T) {
 		return true
 	})
 	begin := time.Now()
-	if _, err := push(t.Context(), content(t, images), options(t, s.Host)); err != nil {
+	o := options(t, s.Host)
+	var said atomic.Int64
+	o.Say = func(line string) {
+		if strings.HasPrefix(line, "retrying for up to ") && strings.Contains(line, "429") {
+			said.Add(1)
+		}
+	}
+	if _, err := push(t.Context(), content(t, images), o); err != nil {
 		t.Fatal(err)
 	}
 	s.SetFault(nil)
-	if len(refused) < 4 || time.Since(begin) < time.Second {
-		t.Errorf("refused %v, and the push took %s", refused, time.Since(begin))
+	if len(refused) < 4 || time.Since(begin) < time.Second || said.Load() != 1 {
+		t.Errorf("refused %v, said so %d times, and the push took %s", refused, said.Load(), time.Since(begin))
 	}
 	s.checkAll(t, images)
 }

@@ -256,7 +256,7 @@ func TestUnusablePackagesAreNamed(t *testing.T) {
 	front := serve(t, s, func(o *server.Options) { o.Programs[0].Platform = "plan9/mips" })
 	put(t, s, "foreign-1.0.tar.gz", pack(t, "foreign", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
 	for name, want := range map[string]string{
-		"junk":    "junk-1.0.tar.gz: not an archive made by sealift; if kURL made it, convert it with 'sealift import'",
+		"junk":    "junk-1.0.tar.gz: not an archive made by sealift, or its beginning is damaged; copy or download it again, or if kURL made it, convert it with 'sealift import'",
 		"foreign": "foreign-1.0.tar.gz is for " + platform + ", not for plan9/mips",
 	} {
 		a := ask(t, "POST", front.URL+"/installer", installer("  "+name+": {version: '1.0'}\n"))

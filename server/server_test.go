@@ -232,7 +232,7 @@ func TestProblemsNameRemedy(t *testing.T) {
 		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "larger than 128 KiB"},
 		"little that grows":      {"POST", "/installer", installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 19_000) + "a]\n"), 413, "larger than 128 KiB"},
 		"values without end":     {"POST", "/installer", installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 60_000) + "a]\n"), 422, "more than 20000 values"},
-		"mistakes without end":   {"POST", "/installer", "a:\n" + strings.Repeat("- &a\n", 20_000), 422, "anchors"},
+		"mistakes without end":   {"POST", "/installer", "a:\n" + strings.Repeat("- !x a\n", 15_000), 422, "unknown tag"},
 		"add-ons without end":    {"POST", "/installer/validate", installer(endless("  a%d: {version: latest}\n")), 422, "the limit is 64"},
 		"name without a token":   {"PUT", "/installer/demo", installer(both), 401, "Bearer"},
 		"name that is an id":     {"PUT", "/installer/abcdef1", installer(both), 400, "hexadecimal"},

@@ -66,8 +66,12 @@ func (p *parser) read(name string, r io.Reader) (*Installer, error) {
 	if root == nil {
 		return nil, p.unreadable()
 	}
-	if values(root) > maxValues {
+	switch values, text := size(root); {
+	case values > maxValues:
 		p.Errorf(diag.Pos{File: name}, "", "more than %d values; a list as long as that belongs into a file of an add-on", maxValues)
+		return nil, p.unreadable()
+	case text > MaxSize:
+		p.Errorf(diag.Pos{File: name}, "repeat less", "larger than %d bytes with its aliases written out", MaxSize)
 		return nil, p.unreadable()
 	}
 	return p.installer(root), nil
@@ -85,13 +89,14 @@ func (p *parser) unreadable() error { return &UnreadableError{p.Err()} }
 // does that for anyone. Large Installers have some thousand.
 const maxValues = 20_000
 
-// values counts the values in a document.
-func values(n *yaml.Node) (count int) {
-	count = 1
-	for _, below := range n.Content {
-		count += values(below)
+// size counts the values in a document, and the bytes of their text.
+func size(n *yaml.Node) (values, text int) {
+	values, text = 1, len(n.Value)
+	for _, child := range n.Content {
+		v, t := size(child)
+		values, text = values+v, text+t
 	}
-	return count
+	return values, text
 }
 
 type parser struct {

@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,6 +22,23 @@ func parse(t testing.TB, text string) *spec.Installer {
 }
 
 // document is an Installer whose spec is body, indented by two blanks.
+// laughs returns keys that each repeat the one before ten times, by aliases.
+func laughs(n int) string {
+	text := "  a0: &a0 {version: 1}\n"
+	for i := range n {
+		text += fmt.Sprintf("  a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
+	}
+	return text
+}
+
+func TestParseReadsAliases(t *testing.T) {
+	const aliases = "metadata: {name: &name demo}\nspec:\n  a: &defaults {version: 1.0, size: 3}\n  b:\n    <<: *defaults\n    version: 1.10\n  c: *defaults\n  d: {version: *name}\n"
+	const plain = "metadata: {name: demo}\nspec:\n  a: {version: 1.0, size: 3}\n  b: {version: 1.10, size: 3}\n  c: {version: 1.0, size: 3}\n  d: {version: demo}\n"
+	if diff := cmp.Diff(canonical(t, parse(t, plain)), canonical(t, parse(t, aliases))); diff != "" {
+		t.Errorf("(-written out +aliases)\n%s", diff)
+	}
+}
+
 func document(body string) string {
 	return "apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n" + body
 }
@@ -115,7 +133,10 @@ func TestParseRefuses(t *testing.T) {
 		"two spellings of an option": {document("  rook: {version: 1, minimumNodeCount: 3, minimumnodecount: 1}\n"),
 			`i:4:43: error: rook.minimumNodeCount is already given in another spelling (keep one of them)`},
 		"a value that reads version, for a version": {document("  x: {a: version}\n"), `i:4:3: error: x has no version (write x: {version: …}, or remove it)`},
-		"anchors and aliases":                       {document("  a: &x {version: 1}\n  b: *x\n"), "i:4:6: error: anchors and aliases are not read (write the value out)\ni:5:6: error: anchors and aliases are not read (write the value out)"},
+		"an anchor in itself":                       {document("  a: &x {version: 1, b: *x}\n"), `i:4:25: error: the value of anchor "x" contains itself (write the value out)`},
+		"aliases that explode":                      {document(laughs(16)), `i:9:12: error: the aliases up to here add more than 50000 values or 4 MiB (repeat less)`},
+		"aliases of a long text": {document("  a: {version: &x " + strings.Repeat("x", 600_000) + "}\n  b: {version: *x}\n"),
+			`i: error: larger than 1048576 bytes with its aliases written out (repeat less)`},
 		"a foreign tag":                             {document("  a: {version: !secret x}\n"), `i:4:16: error: unknown tag "!secret" (remove it)`},
 		"a key that is not a string":                {document("  1: {version: x}\n"), `i:4:3: error: a key must be a string (quote it)`},
 		"bottomless nesting":                        {document("  a: {version: 1, b: " + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}\n"), `i:4:84: error: nested more than 64 deep`},

@@ -130,7 +130,7 @@ func TestMistakesHavePositions(t *testing.T) {
 		"the same image twice":     {replace("/b:1", "/a:1"), ":11:3: error: an image registry.example.io/a:1 is listed twice"},
 		"a list that is none":      {replace("  names:\n  - kmod\n  - socat\n", "  names: kmod\n"), ":25:10: error: names of a target must be a list"},
 		"an empty version":         {replace(`"1.10"`, `""`), ":37:14: error: version of a package is empty"},
-		"an anchor":                {replace("size: 12", "size: &a 12"), "anchors and aliases are not read"},
+		"an endless alias":         {replace("size: 12", "size: &a [*a]"), "the value of anchor \"a\" contains itself"},
 		"a key twice":              {replace("  size: 12\n", "  size: 12\n  size: 13\n"), "key \"size\" is already on line 21"},
 		"nothing":                  {func(string) string { return "" }, "the document is empty"},
 		"another language":         {func(string) string { return "{}" }, "error: the lock has no format"},

@@ -3,6 +3,7 @@ package ocilayout
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -25,25 +26,47 @@ func Platforms(a *bundle.Archive, p bundle.PackageInfo) (map[string][]string, er
 			of[asset.Path] = []string{platform}
 		}
 	}
+	return of, eachBlob(a, p, func(_, platform, name string) {
+		if !slices.Contains(of[name], platform) {
+			of[name] = append(of[name], platform)
+		}
+	})
+}
+
+// BlobsOfOnly returns the paths of the blobs of a package that some of its images have and no other one does: their manifests,
+// configurations and layers for all platforms. is selects these images by their reference.
+func BlobsOfOnly(a *bundle.Archive, p bundle.PackageInfo, is func(ref string) bool) (map[string]bool, error) {
+	only, others := map[string]bool{}, map[string]bool{}
+	err := eachBlob(a, p, func(ref, _, name string) {
+		if is(ref) {
+			only[name] = true
+		} else {
+			others[name] = true
+		}
+	})
+	maps.DeleteFunc(only, func(name string, _ bool) bool { return others[name] })
+	return only, err
+}
+
+// eachBlob calls f with the path of each blob of each image of a package. Blobs that images share are reported for each.
+func eachBlob(a *bundle.Archive, p bundle.PackageInfo, f func(ref, platform, name string)) error {
 	dir := path.Join(p.Dir(), "images")
 	for _, image := range p.Images {
 		for platform, manifest := range image.Platforms {
 			blobs, err := blobsOf(a, dir, digest.Digest(manifest))
 			if err != nil {
-				return nil, fmt.Errorf("image %s for %s: %w", image.Ref, platform, err)
+				return fmt.Errorf("image %s for %s: %w", image.Ref, platform, err)
 			}
 			for _, d := range blobs {
 				name := path.Join(dir, Path(d))
 				if e, ok := a.LeanLayer(name); ok {
 					name = e.Path
 				}
-				if !slices.Contains(of[name], platform) {
-					of[name] = append(of[name], platform)
-				}
+				f(image.Ref, platform, name)
 			}
 		}
 	}
-	return of, nil
+	return nil
 }
 
 // blobsOf lists the manifest of one image, its configuration and its layers. It does not link the reader of whole indexes, which nodes do

@@ -169,6 +169,13 @@ cluster.yaml:6:16: warning: CephCluster rook, field helperImage: example.org/hel
 cluster.yaml:8:21: warning: CephCluster rook, field image: example.org/tool:3 looks like an image and is not in the Manifest (add to the Manifest: image <id> example.org/tool:3)
 cluster.yaml:9:33: warning: CephCluster rook, container c: example.org/c:1 looks like an image and is not in the Manifest (add to the Manifest: image <id> example.org/c:1)`,
 		},
+		"an image and a container that are aliases": {
+			"-- Manifest --\n-- pod.yaml --\napiVersion: v1\nkind: Pod\nmetadata: {name: web, annotations: {app: &app \"example.org/app:1\"}}\n" +
+				"spec:\n  initContainers: [&one {name: init, image: \"example.org/init:1\"}]\n  containers: [{name: main, image: *app}, {<<: *one, name: second}]\n",
+			`pod.yaml:3:42: error: Pod web, container main: image example.org/app:1 is not in the Manifest (add to the Manifest: image <id> example.org/app:1)
+pod.yaml:5:45: error: Pod web, container init: image example.org/init:1 is not in the Manifest (add to the Manifest: image <id> example.org/init:1)
+pod.yaml:5:45: error: Pod web, container second: image example.org/init:1 is not in the Manifest (add to the Manifest: image <id> example.org/init:1)`,
+		},
 		"what an operator is told by variables and arguments": {
 			"-- Manifest --\nimage app example.org/app:1\n-- pod.yaml --\n" + pod + `example.org/app:1
     env: [{name: SIDECAR_IMAGE, value: "example.org/sidecar:1"}, {name: MODE, value: "a:b"}]

@@ -134,11 +134,11 @@ func hinted(err error) error {
 func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
 	var caCertificates string
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) (err error) {
 		if err := errors.Join(fileNames(cmd.Flags()), flagsFromEnvironment(cmd.Flags(), lookup)); err != nil {
 			return err
 		}
-		if err := exclusiveFlags(cmd); err != nil {
+		if err := errors.Join(exclusiveFlags(cmd), overwrittenInput(cmd, args)); err != nil {
 			return err
 		}
 		if a.Verbose {
@@ -203,13 +203,55 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 func fileNames(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.Visit(func(f *pflag.Flag) {
-		_, isFile := f.Annotations[cobra.BashCompFilenameExt]
 		value := f.Value.String()
-		if isFile && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
+		if (isFile(f) || isOutput(f)) && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
 			errs = append(errs, UsageError("--%s is empty; name a file, or leave the flag out", f.Name))
 		}
-		if f.Name == "out" && f.Value.String() == "-" && f.DefValue != "-" {
-			errs = append(errs, UsageError("--out -: this command does not write to standard output; name a file"))
+		if isOutput(f) && value == "-" && f.DefValue != "-" {
+			errs = append(errs, UsageError("--%s -: this command does not write to standard output; name a file", f.Name))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func isFile(f *pflag.Flag) bool {
+	_, ok := f.Annotations[cobra.BashCompFilenameExt]
+	return ok
+}
+
+// isOutput reports whether a flag names what a command writes.
+func isOutput(f *pflag.Flag) bool { return f.Name == "out" || f.Name == "html" }
+
+// overwrittenInput refuses to write to a file that the command reads, as 'bundle --since OLD --out OLD' does: the earlier bundle, without
+// which the new one cannot be installed, would be gone.
+func overwrittenInput(cmd *cobra.Command, args []string) error {
+	type input struct{ what, name string }
+	var inputs []input
+	for _, arg := range args {
+		inputs = append(inputs, input{"the argument " + arg, arg})
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !isFile(f) || isOutput(f) {
+			return
+		}
+		names := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			names = several.GetSlice()
+		}
+		for _, name := range names {
+			inputs = append(inputs, input{"--" + f.Name, name})
+		}
+	})
+	var errs []error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		out, err := os.Stat(f.Value.String())
+		if err != nil || !isOutput(f) || !isFile(f) || !out.Mode().IsRegular() {
+			return
+		}
+		for _, in := range inputs {
+			if info, err := os.Stat(in.name); err == nil && os.SameFile(out, info) {
+				errs = append(errs, UsageError("--%s would replace the file that %s names; name another file", f.Name, in.what))
+			}
 		}
 	})
 	return errors.Join(errs...)

@@ -52,6 +52,7 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		load.Flags().StringSlice("programs", nil, "")
 		load.Flags().String("note", "", "")
 		load.Flags().String("out", "", "")
+		load.Flags().String("html", "", "")
 		for _, name := range []string{"key", "seal", "kubeconfig", "programs"} {
 			_ = load.MarkFlagFilename(name)
 		}
@@ -70,6 +71,8 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		{[]string{"load", "--seal", ""}, "ship: --seal is empty; name a file, or leave the flag out\n"},
 		{[]string{"load", "--kubeconfig", "", "--note", "", "--programs="}, ""},
 		{[]string{"load", "x", ""}, "ship: argument 2 is empty; the usage is 'ship load [CARGO...]'; see 'ship load --help'\n"},
+		{[]string{"load", "--out", ""}, "ship: --out is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--html", "-"}, "ship: --html -: this command does not write to standard output; name a file\n"},
 		{[]string{"load", "x", "--", "sh", "-c", ""}, ""},
 		{[]string{"set", "flag", ""}, ""},
 		{[]string{"set", "", "x"}, "ship: argument 1 is empty; the usage is 'ship set NAME VALUE'; see 'ship set --help'\n"},
@@ -78,6 +81,45 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		code := Run(t.Context(), "ship", tree, row.args, strings.NewReader(""), io.Discard, &errOut)
 		if errOut.String() != row.want || (code == ExitUsage) != (row.want != "") {
 			t.Errorf("%q: exit code %d, %s", row.args, code, &errOut)
+		}
+	}
+}
+
+// TestInputsAreNotOverwritten names one file as input and output, by the same name and by a link.
+func TestInputsAreNotOverwritten(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"old", "new"} {
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("old", "link"); err != nil {
+		t.Fatal(err)
+	}
+	tree := func(*App) *cobra.Command {
+		load := &cobra.Command{Use: "load", Args: cobra.ArbitraryArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+		load.Flags().StringArray("seal", nil, "")
+		load.Flags().String("since", "", "")
+		load.Flags().String("note", "", "")
+		load.Flags().String("out", "", "")
+		for _, name := range []string{"seal", "since", "out"} {
+			_ = load.MarkFlagFilename(name)
+		}
+		return load
+	}
+	for args, want := range map[string]string{
+		"--since old --out new old":       "",
+		"--since old --out fresh":         "",
+		"--note old --out old":            "",
+		"--since old --out old":           "ship: --out would replace the file that --since names; name another file\n",
+		"--seal new --seal old --out old": "ship: --out would replace the file that --seal names; name another file\n",
+		"--since old --out ./link":        "ship: --out would replace the file that --since names; name another file\n",
+		"--out new old new":               "ship: --out would replace the file that the argument new names; name another file\n",
+	} {
+		var errOut bytes.Buffer
+		code := Run(t.Context(), "ship", tree, strings.Fields(args), strings.NewReader(""), io.Discard, &errOut)
+		if errOut.String() != want || (code == ExitUsage) != (want != "") {
+			t.Errorf("%s: exit code %d, %s, want %s", args, code, &errOut, want)
 		}
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"path"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/store"
 )
 
@@ -40,6 +43,24 @@ func Open(ctx context.Context, opener store.Opener, location string, trusted ...
 		return nil, fmt.Errorf("%s: %w", location, err)
 	}
 	return archive, nil
+}
+
+// OpenWithBase is Open for an archive that may leave out files of an earlier bundle, which is named by base. Closing the archive closes both.
+func OpenWithBase(ctx context.Context, opener store.Opener, location, base string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
+	opened, err := Open(ctx, opener, location, trusted...)
+	if err != nil {
+		return nil, err
+	}
+	if err := AddBase(opened, base); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return opened, nil
+}
+
+// AddBaseFlag adds the flag for the earlier bundle of AddBase to a command.
+func AddBaseFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "base", "", "the earlier bundle with the files that the archive leaves out")
+	_ = cmd.MarkFlagFilename("base")
 }
 
 // AddBase adds the earlier bundle to an archive that leaves out files. An empty path adds nothing.
@@ -86,7 +107,7 @@ type Summary struct {
 
 // Summarize describes an archive at a path.
 func Summarize(a *bundle.Archive, path string) (Summary, error) {
-	s := Summary{Path: path, Digest: a.Digest, Size: a.Size(), Signed: a.Signed(), Index: a.Index}
+	s := Summary{Path: transfer.Shown(path), Digest: a.Digest, Size: a.Size(), Signed: a.Signed(), Index: a.Index}
 	if p := a.Parts(); p != nil {
 		set := p.Set()
 		s.Parts = &set

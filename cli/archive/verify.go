@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/store"
 )
 
@@ -57,8 +58,7 @@ replace them. The exit code is 0 as long as they do.`,
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	flags.BoolVar(&o.packages, "packages", false, "accept an unsigned bundle if all of its packages are signed")
 	flags.BoolVar(&o.media, "media", false, "report damaged and missing parts, and whether they can be repaired")
-	flags.StringVar(&o.base, "base", "", "the earlier bundle with the files that the archive leaves out")
-	_ = cmd.MarkFlagFilename("base")
+	AddBaseFlag(cmd, &o.base)
 	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("key", "pub")
 	return cmd
@@ -95,10 +95,10 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 		return err
 	}
 	defer archive.Close()
-	if err := AddBase(archive, o.base); err != nil {
-		return err
+	if err := errors.Join(AddBase(archive, o.base), archive.CheckBase()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	v := verdict{Path: path, Digest: archive.Digest, Files: len(archive.Index.Entries), Signed: archive.Signed()}
+	v := verdict{Path: transfer.Shown(path), Digest: archive.Digest, Files: len(archive.Index.Entries), Signed: archive.Signed()}
 	if len(keys) > 0 {
 		trust, err := archive.VerifySignature(keys...)
 		if err != nil {

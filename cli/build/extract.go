@@ -40,9 +40,8 @@ A bundle that leaves out files of an earlier one, or has patches of them, needs 
 		RunE: func(cmd *cobra.Command, args []string) error { return a.extract(cmd.Context(), args[0], o) },
 	}
 	cmd.Flags().StringVar(&o.images, "images", "", "folder for the layout; it must be empty, or not exist")
-	cmd.Flags().StringVar(&o.base, "base", "", "the earlier bundle with the files that the archive leaves out")
+	archive.AddBaseFlag(cmd, &o.base)
 	_ = cmd.MarkFlagDirname("images")
-	_ = cmd.MarkFlagFilename("base")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -51,14 +50,11 @@ func (a commands) extract(ctx context.Context, location string, o extractOptions
 	if o.images == "" {
 		return app.UsageError("--images is missing; see 'sealift extract --help'")
 	}
-	from, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, location)
+	from, err := archive.OpenWithBase(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, location, o.base)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := archive.AddBase(from, o.base); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(o.images, 0o755); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/transfer"
 )
 
 type importOptions struct {
@@ -90,7 +91,7 @@ func (a commands) importArchives(ctx context.Context, archives []string, o impor
 		} else if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
-		result.Archive = name
+		result.Archive = transfer.Shown(name)
 		results = append(results, result)
 		if o.format != "json" {
 			a.printImported(name, result)
@@ -115,6 +116,9 @@ func (a commands) printImported(name string, result kurl.Result) {
 }
 
 func importOne(ctx context.Context, name string, o kurl.Options) (kurl.Result, error) {
+	if strings.Contains(name, "://") {
+		return kurl.Result{}, errors.New("this command reads files alone; download the archive first")
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return kurl.Result{}, err

@@ -182,9 +182,7 @@ func (a commands) nodePrograms(ctx context.Context, spool string, o programFlags
 		list = append(list, made)
 		last := &list[len(list)-1]
 		if preflights[one] != "" {
-			if last.Preflight, err = assemble.ProgramMember(ctx, at(bundle.PreflightName), preflights[one], spool); err != nil {
-				return list, err
-			}
+			last.Preflight = assemble.NewLateMember(at(bundle.PreflightName), preflights[one], spool)
 		}
 		if consoles[one] != "" {
 			if last.Console, err = assemble.ProgramMember(ctx, at(bundle.ConsoleName), consoles[one], spool); err != nil {

@@ -175,6 +175,13 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
+	for _, one := range programs {
+		if one.Preflight != nil { // now, so that no request waits for its compression
+			if _, err := one.Preflight.Member(ctx); err != nil {
+				return err
+			}
+		}
+	}
 	// A transfer may continue for a while after the server was asked to stop. It reads the store until then.
 	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

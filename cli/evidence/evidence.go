@@ -3,7 +3,6 @@ package evidence
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -87,14 +86,7 @@ signed, and is unchanged; nothing is written.`,
 
 // open opens a bundle, and the earlier one whose files it leaves out, if one is named. Closing the archive closes both.
 func (a commands) open(ctx context.Context, name, base string) (*bundle.Archive, error) {
-	opened, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := archive.AddBase(opened, base); err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	return opened, nil
+	return archive.OpenWithBase(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, name, base)
 }
 
 func (a commands) evidence(ctx context.Context, name string, o evidenceOptions) error {

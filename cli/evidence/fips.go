@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/builder/inventory"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/installer/inspect/fips"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -24,7 +25,7 @@ func FIPS(a *app.App) *cobra.Command {
 }
 
 func (a commands) fipsVerifyCommand() *cobra.Command {
-	var format string
+	var format, base string
 	cmd := &cobra.Command{
 		Use:   "verify [BUNDLE|URL]",
 		Short: "Check that programs have a FIPS 140-3 module that is active",
@@ -40,8 +41,11 @@ changes nothing. Exit code 3 means that something has no module, or one that is 
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				report, err := a.bundleFIPS(cmd.Context(), args[0])
+				report, err := a.bundleFIPS(cmd.Context(), args[0], base)
 				return a.judge(format, report, err)
+			}
+			if base != "" {
+				return app.UsageError("--base needs a bundle to check")
 			}
 			report, err := fips.Look("/")
 			if errors.Is(err, fs.ErrPermission) {
@@ -50,6 +54,7 @@ changes nothing. Exit code 3 means that something has no module, or one that is 
 			return a.judge(format, report, err)
 		},
 	}
+	archive.AddBaseFlag(cmd, &base)
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
@@ -83,8 +88,8 @@ func (a commands) printFIPS(r fips.Report) error {
 }
 
 // bundleFIPS reports on the programs of a bundle.
-func (a commands) bundleFIPS(ctx context.Context, name string) (fips.Report, error) {
-	opened, err := a.open(ctx, name, "")
+func (a commands) bundleFIPS(ctx context.Context, name, base string) (fips.Report, error) {
+	opened, err := a.open(ctx, name, base)
 	if err != nil {
 		return fips.Report{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
 )
 
 // Verdict makes the command verdict.
@@ -56,12 +57,12 @@ Exit codes: 0 the policy is met, 1 failure, 2 wrong usage, 3 the policy is not m
 	}
 	flags := cmd.Flags()
 	o.vulnerabilities.databaseFlags(cmd)
-	flags.StringVar(&o.vulnerabilities.Base, "base", "", "the earlier bundle whose files this one leaves out")
+	archive.AddBaseFlag(cmd, &o.vulnerabilities.Base)
 	flags.StringVar(&o.key, "key", "", "private key that signs the verdict")
 	flags.StringVar(&o.out, "out", "", "the verdict to write or to check; the default lies beside the bundle")
 	flags.StringArrayVar(&o.verify, "verify-with", nil, "check the verdict against this public key instead of writing it; may be repeated")
 	app.AddOutputFlag(cmd, &o.format)
-	for _, name := range []string{"base", "key", "out"} {
+	for _, name := range []string{"key", "out"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagFilename("verify-with", "pub")

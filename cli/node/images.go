@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
@@ -43,7 +44,8 @@ them. Each blob is verified while it is copied. Blobs that containerd already ha
 An install does this by itself. Use the command for a node that has lost images, or to try out a package.
 
 With --all-nodes, all nodes of the cluster load the images. Run the command on a control plane, as root: the other nodes fetch
-from it what they lack. A node that is not Ready is named and left out. If the command is interrupted, run it again.
+from it what they lack. Workers load none of the images of Kubernetes' control plane. A node that is not Ready is named and left out.
+If the command is interrupted, run it again.
 
 A bundle that leaves out files of an earlier one, or has patches of them, takes these from what is installed on the node,
 or from --base. All of its images are verified before the first one is loaded.`,
@@ -77,8 +79,7 @@ or from --base. All of its images are verified before the first one is loaded.`,
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	cmd.Flags().BoolVar(&allNodes, "all-nodes", false, "load the images on all nodes of the cluster")
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes and for a bundle that leaves out what is installed")
-	cmd.Flags().StringVar(&base, "base", "", "the earlier bundle with the files that the archive leaves out")
-	_ = cmd.MarkFlagFilename("base")
+	archive.AddBaseFlag(cmd, &base)
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

@@ -39,6 +39,7 @@ type pushOptions struct {
 	plain    bool
 	parallel int
 	config   string
+	base     string
 }
 
 // commands runs the command of this package.
@@ -88,6 +89,7 @@ loopback is spoken to without TLS, another one only with --plain-http.`,
 	flags.StringVar(&o.config, "write-config", "", "folder to write the configuration of clusters to")
 	flags.BoolVar(&o.plain, "plain-http", false, "speak HTTP without TLS to the registry")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	archive.AddBaseFlag(cmd, &o.base)
 	_ = cmd.MarkFlagFilename("key", "pub")
 	_ = cmd.MarkFlagDirname("write-config")
 	return cmd
@@ -113,7 +115,7 @@ func (a commands) push(ctx context.Context, from, to string, o pushOptions) (err
 	if err != nil {
 		return err
 	}
-	opened, err := archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, keys...)
+	opened, err := archive.OpenWithBase(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, o.base, keys...)
 	if err != nil {
 		return err
 	}

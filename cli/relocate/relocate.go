@@ -59,6 +59,7 @@ type applyOptions struct {
 	keys     []string
 	registry string
 	plain    bool
+	base     string
 	provided []string
 	older    bool
 	wait     time.Duration
@@ -105,6 +106,7 @@ Exit codes: 0 applied, 1 failure, 2 wrong usage, 3 refused before anything was c
 	flags.BoolVar(&o.plain, "plain-http", false, "speak HTTP without TLS to the registry")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	flags.StringVar(&o.verdict, "verdict", "", "file with the verdict of 'sealift verdict', if this machine demands one and it does not lie beside the archive")
+	archive.AddBaseFlag(cmd, &o.base)
 	flags.StringSliceVar(&o.provided, "provided", nil, "names and capabilities that the cluster has, such as ingress; may be repeated")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept older versions than those that were applied")
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait for each add-on to be ready; 0 does not wait")
@@ -134,7 +136,7 @@ func (a commands) options(ctx context.Context, from string, words []string, o ap
 		return r, err
 	}
 	r.Bundle = install.Options{Bundle: from, Trusted: keys, Verdict: o.verdict, Adjust: o.changes.Apply, Open: func() (*bundle.Archive, error) {
-		return archive.Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, keys...)
+		return archive.OpenWithBase(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, o.base, keys...)
 	}}
 	if o.registry == "" {
 		return r, nil

@@ -205,10 +205,7 @@ func servedTo(t *testing.T, dir, addOns string) (url string, line *countedLine) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	checker, err := assemble.ProgramMember(t.Context(), bundle.PreflightName, tool, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	checker := assemble.NewLateMember(bundle.PreflightName, tool, "")
 	from, err := store.Open(dir)
 	if err != nil {
 		t.Fatal(err)

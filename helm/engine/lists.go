@@ -58,21 +58,19 @@ func parse(text string) (nodes []*yaml.Node, err error) {
 		if errors.Is(err, io.EOF) {
 			return nodes, nil
 		}
-		if err == nil { // finds duplicate keys, and aliases that explode
+		if err == nil {
+			err = strictyaml.Expand(&document) // an item of a list leaves the anchors of others behind
+		}
+		if err == nil { // finds duplicate keys
 			var whole any
 			err = document.Decode(&whole)
 		}
 		if err != nil {
 			return nodes, err
 		}
-		if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode || len(document.Content[0].Content) == 0 {
-			continue
+		if len(document.Content) == 1 && document.Content[0].Kind == yaml.MappingNode && len(document.Content[0].Content) > 0 {
+			nodes = append(nodes, document.Content[0])
 		}
-		node := document.Content[0]
-		if hasAlias(node) { // an item of a list leaves the anchors of others behind
-			node = withoutAliases(node)
-		}
-		nodes = append(nodes, node)
 	}
 }
 
@@ -111,42 +109,4 @@ func without(mapping *yaml.Node, keys ...string) (content []*yaml.Node) {
 		}
 	}
 	return content
-}
-
-func hasAlias(node *yaml.Node) bool {
-	return node.Kind == yaml.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
-}
-
-// withoutAliases copies a node. Aliases are replaced by their targets, and merged mappings are merged. That they do not explode
-// was checked.
-func withoutAliases(node *yaml.Node) *yaml.Node {
-	if node.Kind == yaml.AliasNode {
-		return withoutAliases(node.Alias)
-	}
-	out := *node
-	out.Anchor, out.Content = "", nil
-	var merged []*yaml.Node
-	for i, child := range node.Content {
-		if node.Kind == yaml.MappingNode && i%2 == 0 && child.Tag == "!!merge" {
-			merged = append(merged, withoutAliases(node.Content[i+1]))
-			continue
-		}
-		if node.Kind == yaml.MappingNode && i%2 == 1 && node.Content[i-1].Tag == "!!merge" {
-			continue
-		}
-		out.Content = append(out.Content, withoutAliases(child))
-	}
-	for len(merged) > 0 {
-		from := merged[0]
-		if merged = merged[1:]; from.Kind == yaml.SequenceNode {
-			merged = append(slices.Clone(from.Content), merged...)
-			continue
-		}
-		for i := 0; i+1 < len(from.Content); i += 2 { // the mapping's own keys, and earlier ones, take precedence
-			if strictyaml.Child(&out, from.Content[i].Value) == nil {
-				out.Content = append(out.Content, from.Content[i], from.Content[i+1])
-			}
-		}
-	}
-	return &out
 }

@@ -54,6 +54,10 @@ func (a *Agent) apply(ctx context.Context, k operation.Kind, in intent.Intent, s
 		output, log = file, file.Name()
 	}
 	stage, params := in.Asked()
-	h := operation.Host{Root: a.Root, Node: a.Node, Output: output, Step: step, Server: func() (*share.Client, error) { return a.Connect(in.Server) }}
+	controlPlane, err := a.isControlPlane()
+	if err != nil {
+		return log, err
+	}
+	h := operation.Host{Root: a.Root, Node: a.Node, Worker: !controlPlane, Output: output, Step: step, Server: func() (*share.Client, error) { return a.Connect(in.Server) }}
 	return log, k.Apply(ctx, h, operation.Request{ID: in.Upgrade, Stage: stage, Params: params})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/operation/revert"
 	"github.com/sealift/sealift/installer/recovery/restore"
 	"github.com/sealift/sealift/installer/recovery/undo"
+	"github.com/sealift/sealift/internal/poll"
 )
 
 // How often a prepared control plane polls the leader, the timeout of one poll, and the pause before the agent retries the undo.
@@ -135,14 +136,14 @@ func fetchEtcd(ctx context.Context, client *share.Client, set undo.Set, digest s
 
 // watchOrders follows orders, until this control plane has gone back or ctx ends. It needs no API: at that time, etcd is down.
 func (a *Agent) watchOrders(ctx context.Context) error {
-	said := ""
+	var told poll.Told
 	var leads connection
 	for ctx.Err() == nil {
 		pause := askPause
 		set, o, ok, err := undo.Store{Root: a.Root}.Ordered()
 		ok = ok && o.Leader != a.Node // the command leads there
 		if err == nil && !ok {
-			said = ""
+			told = poll.Told{}
 			select {
 			case <-ctx.Done():
 			case <-a.ordered:
@@ -158,8 +159,7 @@ func (a *Agent) watchOrders(ctx context.Context) error {
 			}
 			pause = againPause
 		}
-		if err != nil && err.Error() != said && ctx.Err() == nil {
-			said = err.Error()
+		if err != nil && told.IsNew(ctx, err) { // while there is an order, a poll without an error forgets none
 			a.Log.Error("the undo of an upgrade with the other control planes", "error", err)
 		}
 		select {

@@ -69,7 +69,7 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 	case o.Name != "":
 		return nil, errors.New("the images of a bundle have names; leave --name out")
 	default:
-		a.layouts, err = layoutsOf(a.archive, runtime.OfApplication)
+		a.layouts, err = layoutsOf(a.archive, runtime.OfApplication, false)
 	}
 	if err != nil {
 		return nil, err
@@ -143,8 +143,9 @@ func (a *Adding) Close() (err error) {
 	return err
 }
 
-// layoutsOf opens the images of all packages of an archive, if the policies of this host let them in.
-func layoutsOf(a *bundle.Archive, origin runtime.Origin) (layouts []*runtime.Layout, err error) {
+// layoutsOf opens the images of all packages of an archive, if the policies of this host let them in. For a worker, it leaves out those of a
+// control plane.
+func layoutsOf(a *bundle.Archive, origin runtime.Origin, worker bool) (layouts []*runtime.Layout, err error) {
 	if err := bundlepolicy.Check(a); err != nil {
 		return nil, err
 	}
@@ -152,6 +153,9 @@ func layoutsOf(a *bundle.Archive, origin runtime.Origin) (layouts []*runtime.Lay
 		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))
 		if err != nil {
 			return nil, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+		}
+		if worker && p.Name == kubernetesCapability {
+			layout = ofWorker(layout)
 		}
 		layout.Origin = origin
 		layouts = append(layouts, layout)

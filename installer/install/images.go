@@ -34,7 +34,7 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 		return runtime.Result{}, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
+	return loadArchive(ctx, a, cmp.Or(o.Socket, runtime.Socket), false, o.Progress)
 }
 
 // openTrusted opens an archive, and checks its signature and what it takes from another one.
@@ -61,9 +61,14 @@ func openTrusted(ctx context.Context, o ImageOptions) (_ *bundle.Archive, err er
 	return a, nil
 }
 
-// LoadImagesOf does that for an open archive, which may be another node's.
-func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progress func(ref string)) (total runtime.Result, err error) {
-	layouts, err := layoutsOf(a, runtime.OfPerson)
+// LoadNodeImages brings the images of an open archive, which may be another node's, into the containerd of a node. A worker gets none of
+// a control plane.
+func LoadNodeImages(ctx context.Context, a *bundle.Archive, worker bool, progress func(ref string)) (runtime.Result, error) {
+	return loadArchive(ctx, a, runtime.Socket, worker, progress)
+}
+
+func loadArchive(ctx context.Context, a *bundle.Archive, socket string, worker bool, progress func(ref string)) (total runtime.Result, err error) {
+	layouts, err := layoutsOf(a, runtime.OfPerson, worker)
 	if err != nil {
 		return total, err
 	}

@@ -1,13 +1,18 @@
 package install
 
 import (
+	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/internal/testing/fixture"
+	"github.com/sealift/sealift/internal/testing/imagepackage"
 )
 
 const digestOfNothing = "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -97,5 +102,77 @@ func TestWorkerOfEarlierSealiftLoadsNothingAgain(t *testing.T) {
 	finished(t, i, joining(i, true)["kubernetes/images"], nil)
 	if _, done := i.Journal.Finished(joining(i, false)["kubernetes/images"]); !done {
 		t.Error("the worker loads images again")
+	}
+}
+
+// TestDiskEstimateOfWorkerCountsItsImagesOnly has two images that share a layer.
+func TestDiskEstimateOfWorkerCountsItsImagesOnly(t *testing.T) {
+	noise := rand.NewChaCha8([32]byte{1})
+	layer := func(size int) []byte {
+		content := make([]byte, size)
+		_, _ = noise.Read(content)
+		return fixture.Layer(t, [2]string{"file", string(content)})
+	}
+	const server, proxy = "registry.k8s.io/kube-apiserver:v1.37.2", "registry.k8s.io/kube-proxy:v1.37.2"
+	base, own, proxys := layer(100_000), layer(1_000_000), layer(10_000)
+	a, err := bundle.Open(fixture.ImagePackage(t, map[string][][]byte{server: {base, own}, proxy: {base, proxys}}, nil, bundle.WriteOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	k := with(t, "kubernetes", "", "kubernetes_host")
+	k.info = a.Index.Packages[0]
+	k.meta.Provides = []string{kubernetesCapability}
+	if k.layout, err = runtime.OpenLayout(a, filepath.Join(k.info.Dir(), "images")); err != nil {
+		t.Fatal(err)
+	}
+	k.layout.Skip = func(string) bool { return false }
+	k.layout.Images = []runtime.Image{{Ref: server}, {Ref: proxy}}
+	i := made(t, k)
+	i.archive = a
+	all, err := i.imageSize(i.addOns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joining(i, false)
+	worker, err := i.imageSize(i.addOns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The layer, unpacked as a tar with a header and two blocks at its end, and the manifest.
+	if less := all - worker; less < 2*1_000_000 || less > 2*1_000_000+10_000 {
+		t.Errorf("%d of %d bytes are counted on a worker", worker, all)
+	}
+	content, err := i.content()
+	if err != nil || content.Images != worker+clusterSpace {
+		t.Errorf("the next upgrade is expected to bring %+v, %v", content, err)
+	}
+}
+
+// TestWorkerGetsNoImagesOfControlPlaneFromOthers covers 'images load --all-nodes'.
+func TestWorkerGetsNoImagesOfControlPlaneFromOthers(t *testing.T) {
+	for name, row := range map[string]struct {
+		addOn, ref string
+		worker     int // images
+	}{
+		"a control plane's": {"kubernetes", "registry.k8s.io/etcd:3.7.0-0", 0},
+		"a worker's":        {"kubernetes", "registry.k8s.io/kube-proxy:v1.37.2", 1},
+		"an add-on's":       {"store", "registry.k8s.io/etcd:3.7.0-0", 1},
+	} {
+		file := filepath.Join(t.TempDir(), "a.tar.gz")
+		imagepackage.WriteAddOn(t, file, row.addOn, "1", row.ref, shopImage(t, 1000))
+		a, err := bundle.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for worker, want := range map[bool]int{false: 1, true: row.worker} {
+			layouts, err := layoutsOf(a, runtime.OfPerson, worker)
+			if err != nil || len(layouts) != 1 || len(layouts[0].Images) != want || layouts[0].Origin != runtime.OfPerson {
+				t.Errorf("%s image, worker %v: %+v, %v", name, worker, layouts, err)
+			}
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -131,7 +130,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	if pending["node/sealift"] {
 		files = i.programsSize()
 	}
-	var layouts []*runtime.Layout
+	var loaded []addOn
 	for _, a := range i.addOns {
 		if pending[a.name()+"/files"] {
 			for _, e := range i.archive.Below(a.info.Dir()) {
@@ -149,17 +148,17 @@ func (i *Install) needs() (preflight.Needs, error) {
 			}
 		}
 		if pending[a.name()+"/images"] {
-			layouts = append(layouts, a.layout)
+			loaded = append(loaded, a)
 			imageFiles += filesPerImage * uint64(len(i.nodeImages(a).Images))
 		}
 	}
-	images, err := runtime.UnpackedSize(layouts...)
+	images, err := i.imageSize(loaded...)
 	if err != nil {
 		return n, err
 	}
 	n.Space = []preflight.Space{
 		{Path: i.options.Root, Bytes: files, Files: count}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
-		{Path: node.ContainerdDir, Bytes: imageSpace(uint64(images)), Files: imageFiles},
+		{Path: node.ContainerdDir, Bytes: imageSpace(images), Files: imageFiles},
 	}
 	if dir, made := i.archive.PatchSpace(); made > 0 && !i.Joins() {
 		n.Space = append(n.Space, preflight.Space{Path: dir, Bytes: made})
@@ -172,19 +171,15 @@ func (i *Install) needs() (preflight.Needs, error) {
 
 // content is what the whole bundle takes on this node. The next upgrade is expected to bring as much.
 func (i *Install) content() (c node.Content, err error) {
-	var layouts []*runtime.Layout
 	for _, a := range i.addOns {
-		if len(a.layout.Images) > 0 {
-			layouts = append(layouts, a.layout)
-		}
 		for _, e := range i.archive.Below(a.info.Dir()) {
 			if i.onNode(a, e) {
 				c.Files += uint64(e.Size)
 			}
 		}
 	}
-	images, err := runtime.UnpackedSize(layouts...)
-	c.Images = uint64(images) + clusterSpace
+	images, err := i.imageSize(i.addOns...)
+	c.Images = images + clusterSpace
 	return c, err
 }
 

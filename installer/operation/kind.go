@@ -45,6 +45,7 @@ func (r Request) name() string { return lifecycle.Digest(r.ID, path.Base(r.Stage
 type Host struct {
 	Root   string // install root
 	Node   string // its name
+	Worker bool   // it has no control plane
 	Output io.Writer
 	Step   func(string) // called with what begins
 	// Server reaches the control plane that asks. It is nil in the command that leads.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -110,15 +111,12 @@ func (f *File) Discard() {
 	}
 }
 
-// Write writes a whole file with mode 0644.
+// Write writes a whole file with mode 0644, less the umask.
 func Write(path string, data []byte) error { return WriteMode(path, 0o644, data) }
 
-// WriteMode writes a whole file with the given mode.
+// WriteMode writes a whole file with the given mode, less the umask.
 func WriteMode(path string, mode os.FileMode, data []byte) error {
-	return Fill(path, mode, func(w *os.File) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return Fill(path, mode, writes(data))
 }
 
 // Replace replaces the content of an existing file and keeps its mode.
@@ -127,12 +125,39 @@ func Replace(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return WriteMode(path, info.Mode().Perm(), data)
+	return fillExactly(path, info.Mode().Perm(), writes(data))
 }
 
-// Fill calls fill to write a file. If fill fails, the old file stays. It first removes the temporary files that killed processes
-// left for path, as far as the folder can be read.
+func writes(data []byte) func(*os.File) error {
+	return func(w *os.File) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+// Fill calls fill to write a file with the given mode, less the umask. If fill fails, the old file stays. It first removes the temporary
+// files that killed processes left for path, as far as the folder can be read.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
+	return fillExactly(path, NewFileMode(mode), fill)
+}
+
+// NewFileMode returns the mode of a new file: less the umask, as other programs make files for the person who runs them. Files that a node
+// needs are written with FillIn, whatever the umask.
+func NewFileMode(mode os.FileMode) os.FileMode {
+	status, err := os.ReadFile("/proc/self/status") // reading it by umask(2) would change it for other threads
+	if err != nil {
+		return mode
+	}
+	_, rest, _ := strings.Cut(string(status), "\nUmask:\t")
+	digits, _, _ := strings.Cut(rest, "\n")
+	mask, err := strconv.ParseUint(digits, 8, 32)
+	if err != nil {
+		return mode
+	}
+	return mode &^ os.FileMode(mask)
+}
+
+func fillExactly(path string, mode os.FileMode, fill func(*os.File) error) error {
 	if err := checkReplaceable(path, stat); err != nil { // before fill writes anything
 		return err
 	}

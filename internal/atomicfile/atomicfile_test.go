@@ -76,6 +76,37 @@ func TestReplacedFileKeepsItsMode(t *testing.T) {
 	}
 }
 
+// TestNewFilesHaveTheUmask writes files for a person, and one whose mode counts, as a person with a strict umask does.
+func TestNewFilesHaveTheUmask(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	old := filepath.Join(dir, "old")
+	if err := atomicfile.Write(old, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(old, 0o664); err != nil {
+		t.Fatal(err)
+	}
+	before := unix.Umask(0o077)
+	defer unix.Umask(before)
+	if err := errors.Join(
+		atomicfile.Write(filepath.Join(dir, "new"), nil),
+		atomicfile.Replace(old, []byte("x")),
+		atomicfile.FillIn(root, "node", 0o644, func(*os.File) error { return nil }),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]fs.FileMode{"new": 0o600, "old": 0o664, "node": 0o644} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, want %v, %v", name, info, want, err)
+		}
+	}
+}
+
 func TestDiscardedFileIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	f, err := atomicfile.Create(dir, "x-*")

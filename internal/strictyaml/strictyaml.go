@@ -1,8 +1,8 @@
 // Package strictyaml reads YAML that people write. It refuses the parts of YAML that such files do not need and that can
 // surprise, and it knows the position of everything that it reads.
 //
-// It refuses a second document (empty ones are skipped), keys that are repeated or not strings, anchors and aliases (a short document could expand
-// to a huge one), custom tags, and deep nesting. The caller decides which keys its format has.
+// It refuses a second document (empty ones are skipped), keys that are repeated or not strings, aliases that expand to more than Expand
+// copies, custom tags, and deep nesting. The caller decides which keys its format has.
 //
 // What it writes can be read again.
 package strictyaml
@@ -53,7 +53,12 @@ func (r *Reader) Any(data []byte) *yaml.Node { return r.checked(r.document(data)
 
 func (r *Reader) checked(root *yaml.Node) *yaml.Node {
 	if root != nil && r.Err() == nil {
-		r.strict(root, 0)
+		var wrong *AliasError
+		if errors.As(Expand(root), &wrong) {
+			r.Errorf(r.Pos(wrong.At), wrong.Help, "%s", wrong.Text)
+		} else {
+			r.strict(root, 0)
+		}
 	}
 	if r.Err() != nil {
 		return nil
@@ -122,9 +127,6 @@ func (r *Reader) strict(n *yaml.Node, depth int) {
 	case depth > MaxDepth:
 		r.Errorf(r.Pos(n), "", "nested more than %d deep", MaxDepth)
 		return
-	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		r.Errorf(r.Pos(n), "write the value out", "anchors and aliases are not read")
-		return
 	case !coreTag(n.ShortTag()):
 		r.Errorf(r.Pos(n), "remove it", "unknown tag %q", n.ShortTag())
 		return
@@ -139,7 +141,7 @@ func (r *Reader) strict(n *yaml.Node, depth int) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		switch earlier := first[key.Value]; {
-		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "":
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			r.Errorf(r.Pos(key), "quote it", "a key must be a string")
 		case earlier != nil:
 			r.Errorf(r.Pos(key), "keep one of them", "key %q is already on line %d", key.Value, earlier.Line)

@@ -17,6 +17,8 @@ type Retry struct {
 	// Advanced reports whether an attempt brought a transfer on before it failed. Such an attempt does not count, and the next one begins
 	// at once, so that large content arrives even over an unstable connection; nil means that none did.
 	Advanced func(error) bool
+	// Waiting receives each transient error before the pause; nil drops them.
+	Waiting func(error)
 }
 
 // Do calls f until it succeeds, fails permanently, runs out of attempts or time, or ctx ends. Each pause is at least as long as the server
@@ -38,6 +40,9 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 			}
 			if n++; n == r.Attempts || r.Within > 0 && time.Since(begin) > r.Within {
 				return false, fmt.Errorf("%w (tried %d times)", err, n)
+			}
+			if r.Waiting != nil {
+				r.Waiting(err)
 			}
 			return false, poll.NotBefore(asked.AtLeast(0), err)
 		}

@@ -154,6 +154,30 @@ func Shown(location string) string {
 	return location
 }
 
+// WithoutPasswords replaces the passwords of all URLs in a text for people.
+func WithoutPasswords(text string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "://")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		out.WriteString("://")
+		end := strings.IndexAny(rest, "/?# \t\n\"'")
+		if end < 0 {
+			end = len(rest)
+		}
+		if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+			if user, _, has := strings.Cut(rest[:at], ":"); has {
+				out.WriteString(user + ":xxxxx")
+				rest = rest[at:]
+			}
+		}
+		text = rest
+	}
+}
+
 // body aborts a request whose answer stalls, drips or does not end.
 type body struct {
 	io.ReadCloser

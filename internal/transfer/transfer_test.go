@@ -62,6 +62,20 @@ func TestShownLocationsHaveNoPassword(t *testing.T) {
 	}
 }
 
+func TestTextsHaveNoPasswords(t *testing.T) {
+	for text, want := range map[string]string{
+		"open https://me:secret@host/a: no such file":               "open https://me:xxxxx@host/a: no such file",
+		`get "http://me:s@cret@host:80": EOF, then ftp://a:b@c`:     `get "http://me:xxxxx@host:80": EOF, then ftp://a:xxxxx@c`,
+		"https://me@host, https://host:443/a:b@c":                   "https://me@host, https://host:443/a:b@c",
+		"oci://127.0.0.1:5000/p/x@sha256:00, docker://h/x:1@y :// ": "oci://127.0.0.1:5000/p/x@sha256:00, docker://h/x:1@y :// ",
+		"": "",
+	} {
+		if got := transfer.WithoutPasswords(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 func TestRedirectLoopEnds(t *testing.T) {
 	for name, next := range map[string]func(*http.Request) string{
 		"to itself": func(r *http.Request) string { return r.URL.Path },

@@ -20,6 +20,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // APIVersion is what kubeadm reads.
@@ -86,7 +88,7 @@ func Mergeable(text []byte) (merged []byte, notes []string, err error) {
 }
 
 func mergeable(document []byte) ([]byte, []string, error) {
-	data, err := yaml.YAMLToJSON(document)
+	data, err := strictyaml.ToJSON(document)
 	if err != nil {
 		return nil, nil, err
 	}

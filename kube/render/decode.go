@@ -14,6 +14,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // Decode reads the objects of a stream of YAML or JSON documents separated by "---". Empty documents are skipped, and a List is
@@ -56,6 +58,9 @@ func (d decoder) decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 }
 
 func (d decoder) document(doc []byte) ([]*unstructured.Unstructured, error) {
+	if err := strictyaml.CheckAliases(doc); err != nil {
+		return nil, err
+	}
 	data, err := d.json(doc)
 	if err != nil {
 		return nil, err

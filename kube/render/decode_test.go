@@ -60,6 +60,8 @@ func TestDecodeNamesInvalidDocument(t *testing.T) {
 		{"an item of a List without a kind", "apiVersion: v1\nkind: List\nitems: [{metadata: {name: s}}]", "item 1"},
 		{"metadata of the wrong type", "apiVersion: v1\nkind: ConfigMap\nmetadata: a", "metadata is missing"},
 		{"a key given twice", configMap + "kind: Secret\n", "kind"},
+		{"a short text that stands for a long one", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: &x " + strings.Repeat("x", 1<<20) + ", b: [" + strings.Repeat("*x, ", 5) + "]}\n",
+			"line 4: the aliases up to here add more than 50000 values or 4 MiB"},
 		{"a list instead of an object", "- a\n- b", "document 2"},
 		{"a List with an item that is none", "apiVersion: v1\nkind: List\nitems: [1]", "item 1"},
 	}

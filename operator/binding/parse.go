@@ -12,6 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/operator/shape"
 )
 
@@ -35,7 +36,7 @@ func parse(printed []byte, scope Scope) (*Config, []error) {
 	if len(strings.TrimSpace(string(printed))) == 0 {
 		return nil, []error{errors.New("it printed nothing for --config; print a configuration with configVersion: v1")}
 	}
-	asJSON, err := yaml.YAMLToJSON(printed)
+	asJSON, err := strictyaml.ToJSON(printed)
 	if err != nil {
 		return nil, []error{fmt.Errorf("neither YAML nor JSON: %w", err)}
 	}

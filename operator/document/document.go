@@ -11,11 +11,9 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// mostNodes bounds a document, in nodes, after its aliases are filled in: they can make a small document grow without an end. A document
-// without aliases has fewer nodes than bytes, and always fits.
-const mostNodes = 50_000
+	"github.com/sealift/sealift/internal/strictyaml"
+)
 
 // First reads the first document as plain data, as encoding/json decodes it with UseNumber. A document without content is nil. Of two
 // equal keys the last counts.
@@ -24,8 +22,7 @@ func First(data []byte) (any, error) {
 	if err := yaml.Unmarshal(data, &node); err != nil {
 		return nil, err
 	}
-	d := decoder{room: max(mostNodes, len(data))}
-	return d.plain(&node, nil)
+	return decoder{}.plain(&node, nil)
 }
 
 // All reads all documents. The scalars of the keys that text names are text in each document's root, exactly as written: name: 010 is
@@ -40,8 +37,7 @@ func All(stream []byte, text ...string) (all []any, err error) {
 		}
 		var value any
 		if err == nil {
-			d := decoder{room: max(mostNodes, len(stream)), unique: true}
-			value, err = d.plain(&node, text)
+			value, err = decoder{unique: true}.plain(&node, text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -50,15 +46,16 @@ func All(stream []byte, text ...string) (all []any, err error) {
 	}
 }
 
-// decoder counts nodes.
 type decoder struct {
-	room   int
 	unique bool // whether equal keys are an error
 }
 
-func (d *decoder) plain(document *yaml.Node, text []string) (any, error) {
+func (d decoder) plain(document *yaml.Node, text []string) (any, error) {
 	if len(document.Content) == 0 {
 		return nil, nil
+	}
+	if err := strictyaml.Expand(document); err != nil {
+		return nil, err
 	}
 	root := document.Content[0]
 	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {
@@ -82,13 +79,8 @@ func (d *decoder) plain(document *yaml.Node, text []string) (any, error) {
 	return out, err
 }
 
-func (d *decoder) value(n *yaml.Node) (value any, err error) {
-	if d.room--; d.room < 0 {
-		return nil, errors.New("grows too much when its aliases are filled in")
-	}
+func (d decoder) value(n *yaml.Node) (value any, err error) {
 	switch n.Kind {
-	case yaml.AliasNode:
-		return d.value(n.Alias)
 	case yaml.SequenceNode:
 		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
@@ -108,43 +100,22 @@ func (d *decoder) value(n *yaml.Node) (value any, err error) {
 	return n.Value, nil
 }
 
-func (d *decoder) mapping(n *yaml.Node) (map[string]any, error) {
-	out, merged := map[string]any{}, []any{}
+func (d decoder) mapping(n *yaml.Node) (map[string]any, error) {
+	out := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, line := n.Content[i], n.Content[i].Line
+		key := n.Content[i]
 		value, err := d.value(n.Content[i+1])
 		if err != nil {
 			return nil, err
 		}
-		if key.Kind == yaml.AliasNode {
-			key = key.Alias
-		}
 		_, again := out[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			return nil, fmt.Errorf("line %d: a key must be text", line)
-		case key.ShortTag() == "!!merge":
-			if list, ok := value.([]any); ok {
-				merged = append(merged, list...)
-			} else {
-				merged = append(merged, value)
-			}
+			return nil, fmt.Errorf("line %d: a key must be text", key.Line)
 		case again && d.unique:
-			return nil, fmt.Errorf("line %d: a second %q in one mapping; remove one of them", line, key.Value)
-		default:
-			out[key.Value] = value
+			return nil, fmt.Errorf("line %d: a second %q in one mapping; remove one of them", key.Line, key.Value)
 		}
-	}
-	for _, one := range merged { // earlier ones win, and own keys win over all
-		below, ok := one.(map[string]any)
-		if !ok {
-			return nil, errors.New("<< must be a mapping or a list of them")
-		}
-		for key, value := range below {
-			if _, mine := out[key]; !mine {
-				out[key] = value
-			}
-		}
+		out[key.Value] = value
 	}
 	return out, nil
 }

@@ -20,10 +20,9 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/operator/values"
 )
 
@@ -204,7 +203,7 @@ func readValues(path string, ours func(key string) bool) (sections map[string]an
 
 // splitValues takes sections and flags of a values.yaml apart.
 func splitValues(data []byte, ours func(key string) bool) (sections map[string]any, flags map[string]bool, err error) {
-	asJSON, err := yaml.YAMLToJSON(data)
+	asJSON, err := strictyaml.ToJSON(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("not YAML: %w", err)
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/operator/document"
 	"github.com/sealift/sealift/operator/jq"
 	"github.com/sealift/sealift/operator/shape"
@@ -295,7 +295,7 @@ func plain(value any) (any, error) {
 
 // decode reads a text of YAML. Numbers keep their digits.
 func decode(text []byte) (value any, err error) {
-	data, err := yaml.YAMLToJSON(text)
+	data, err := strictyaml.ToJSON(text)
 	if err != nil {
 		return nil, err
 	}

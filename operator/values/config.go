@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // Config is the configuration of administrators: the data of the ConfigMap.
@@ -51,7 +51,7 @@ func (c *Config) read(key, text string) error {
 	if name, ok := strings.CutSuffix(key, MaintenanceSuffix); ok && name != "" {
 		return c.change(name, func(m *ModuleConfig) error { return m.setMaintenance(strings.TrimSpace(text)) })
 	}
-	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	asJSON, err := strictyaml.ToJSON([]byte(text))
 	if err != nil {
 		return fmt.Errorf("not YAML: %w", err)
 	}

@@ -226,6 +226,7 @@ func TestMistakesInConfigMapNameKey(t *testing.T) {
 		"a flag that is a word":   {map[string]string{"oneEnabled": "yes"}, `ConfigMap key oneEnabled: "yes" is neither "true" nor "false"`},
 		"a section that is text":  {map[string]string{"one": "text"}, "ConfigMap key one: must be a map or a list"},
 		"a section that is wrong": {map[string]string{"one": "a: ["}, "ConfigMap key one: not YAML"},
+		"a section that explodes": {map[string]string{"one": "a: &x " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*x, ", 5) + "]"}, "ConfigMap key one: not YAML: line 2: the aliases"},
 		"a list of globals":       {map[string]string{"global": "[1]"}, "ConfigMap key global: must be a map"},
 		"a maintenance":           {map[string]string{"oneMaintenance": "soon"}, `ConfigMap key oneMaintenance: "soon"`},
 		"two that disagree":       {map[string]string{"one": "false", "oneEnabled": "true"}, "disagree"},

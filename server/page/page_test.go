@@ -182,8 +182,9 @@ func TestFormMakesInstaller(t *testing.T) {
 		"an option twice":                         {"version.engine=2.2.1&further=engine:+{version:+1}", []string{"further settings: engine: version is also set above"}, []string{"bundle-size"}},
 		"an option of kURL that is misspelt":      {"version.kubernetes=1.36.3&further=kurl:+{proxyAdress:+x}", []string{"did you mean &#34;proxyAddress&#34;"}, []string{"bundle-size"}},
 		"what the store does not have":            {"further=unknown:+{version:+1}", []string{"<li>the store has no package unknown</li>\n<li>nor anything like it</li>"}, []string{"bundle-size"}},
-		"a short text that stands for a long one": {"further=a:+%26x+{version:+1}%0Ab:+*x", []string{"anchors and aliases are not read"}, []string{"bundle-size"}},
-		"the same in an option":                   {"version.engine=2.2.1&option.engine.mirrors=[%26x+a,+*x]", []string{"engine: option mirrors: not a valid array"}, []string{"bundle-size"}},
+		"a short text that stands for a long one": {"further=a:+%26x+[" + strings.Repeat("1,", 300) + "]%0Ab:+[" + strings.Repeat("*x,", 300) + "]", []string{"the aliases up to here add more than 50000 values"}, []string{"bundle-size"}},
+		"the same in an option":                   {"version.engine=2.2.1&option.engine.mirrors=[%26x+[*x]]", []string{"engine: option mirrors: not a valid array"}, []string{"bundle-size"}},
+		"an alias in an option":                   {"version.engine=2.2.1&option.engine.mirrors=[%26x+a,+*x]", []string{"mirrors:\n      - a\n      - a"}, []string{"problem"}},
 		"markup is text":                          {"version.engine=2.2.1&option.engine.note=%3Cscript%3Ealert(1)%3C/script%3E", []string{"&lt;script&gt;alert(1)"}, []string{"<script>alert"}},
 	} {
 		t.Run(name, func(t *testing.T) {

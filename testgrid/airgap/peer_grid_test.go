@@ -11,10 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-
 	"github.com/sealift/sealift/internal/testing/imagepackage"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
@@ -47,8 +43,11 @@ func TestNodesGiveApplicationToEachOther(t *testing.T) {
 		with.bundle(t, text)
 	})
 	images := t.TempDir()
-	writeApplication(t, filepath.Join(images, "1"), application+"1", applicationLayer)
-	writeApplication(t, filepath.Join(images, "2"), application+"2", applicationLayer/25)
+	for tag, layer := range map[string]int64{"1": applicationLayer, "2": applicationLayer / 25} {
+		if err := imagepackage.WriteLayout(filepath.Join(images, tag), application+tag, applicationLayers, layer); err != nil {
+			t.Fatal(err)
+		}
+	}
 	first := node{lab.Host(t, host.Spec{USB: []string{usb, images}}), t}
 	nodes := []node{first}
 	command := workerCommand(t, first.must(install))
@@ -95,22 +94,6 @@ func TestNodesGiveApplicationToEachOther(t *testing.T) {
 	worker := nodes[3]
 	worker.must("sealift reset --yes 2>&1")
 	worker.must("! ss -Hltn | grep :6445; test ! -e /etc/containerd/certs.d/_default")
-}
-
-// writeApplication writes an OCI layout with an image of random layers.
-func writeApplication(t *testing.T, dir, ref string, layer int64) {
-	t.Helper()
-	image, err := random.Image(layer, applicationLayers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := layout.Write(dir, empty.Index)
-	if err == nil {
-		err = path.AppendImage(imagepackage.Runnable(t, image), layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref}))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // sentBy returns how many bytes each host has sent to others, with the headers of packets.

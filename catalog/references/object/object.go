@@ -119,11 +119,9 @@ func (s *scan) walk(node *yaml.Node, key string) {
 			}
 			s.walk(item, key)
 		}
-	case yaml.AliasNode:
-		s.walk(node.Alias, key)
 	case yaml.ScalarNode:
 		s.scalar(node, key)
-	case yaml.DocumentNode:
+	case yaml.DocumentNode, yaml.AliasNode: // Documents expands aliases
 	}
 }
 
@@ -220,7 +218,10 @@ func Documents(data []byte, f func(*yaml.Node)) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil { // finds aliases that go round or explode, which a walk would follow
+		if err == nil {
+			err = strictyaml.Expand(&document)
+		}
+		if err == nil { // finds duplicate keys
 			var whole any
 			err = document.Decode(&whole)
 		}

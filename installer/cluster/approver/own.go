@@ -31,11 +31,10 @@ const ownPause = time.Second
 // kubelet's key proves nothing before: it is only in the kubelet's memory. output receives what was approved, and why not.
 func ApproveOwn(ctx context.Context, node, whole string, output io.Writer) {
 	id, _, _ := strings.Cut(whole, ".")
-	said := ""
+	var told poll.Told
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
 		err := approveOwn(ctx, node, id, output)
-		if err != nil && ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
+		if err != nil && told.IsNew(ctx, err) { // an attempt without an error forgets none
 			fmt.Fprintf(output, "the certificate of this host's kubelet waits for its approval: %v\n", err)
 		}
 		return ownPause

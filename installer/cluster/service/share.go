@@ -53,11 +53,12 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 		return isNode(ctx, admin.Client, name, since)
 	}
 	spread := &peer.Spread{Own: own, Authority: ca, Address: func(_, client string) string { return share.Address(client) }, Node: belongs, Log: log}
+	peers := peerServer(own, r, log)
 	s := &share.Server{
 		Root: root, Shelf: node.ShelfDir(root), Programs: controlplane.Programs(root), Script: script.Text, Log: log,
-		Blobs:     func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Blobs:     peers.Blob,
 		Images:    mirror.Server{Content: r, Log: log, Spread: spread.Send},
-		Peer:      peerServer(own, r, log),
+		Peer:      peers,
 		Authorize: func(ctx context.Context, whole string) error { return isToken(ctx, admin.Client, whole) },
 		Node:      belongs,
 		Invited:   func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/cluster/share"
 )
 
@@ -41,7 +42,7 @@ func (e *endlessList) Read(p []byte) (int, error) {
 func askMissing(t *testing.T, root string, body io.Reader) *httptest.ResponseRecorder {
 	t.Helper()
 	s := &share.Server{Root: root, Log: slog.New(slog.DiscardHandler), Authorize: func(context.Context, string) error { return nil },
-		Blobs: func(context.Context, string) (share.Blob, error) { return nil, fs.ErrNotExist }}
+		Blobs: func(context.Context, string) (peer.Blob, error) { return nil, fs.ErrNotExist }}
 	r := httptest.NewRequest(http.MethodPost, "/v1/missing", body)
 	r.TLS = &tls.ConnectionState{}
 	r.Header.Set("Authorization", "Bearer "+token)

@@ -18,17 +18,11 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/httprange"
 	"github.com/sealift/sealift/internal/regularfile"
 )
-
-// Blob is the content of an image's blob.
-type Blob interface {
-	io.ReaderAt
-	io.Closer
-	Size() int64
-}
 
 // Server answers hosts that join, and nodes. All fields but Shelf are needed.
 type Server struct {
@@ -38,7 +32,7 @@ type Server struct {
 	// Script returns the first script of hosts.
 	Script func() ([]byte, error)
 	// Blobs opens a blob of an image; a missing one is fs.ErrNotExist.
-	Blobs func(ctx context.Context, sha256 string) (Blob, error)
+	Blobs func(ctx context.Context, sha256 string) (peer.Blob, error)
 	// Images answers pulls by the protocol of registries, below /v2/.
 	Images http.Handler
 	// Peer gives blobs to nodes that another control plane sends here.
@@ -300,7 +294,7 @@ func (s *Server) readFolder(folder string) (*index, error) {
 }
 
 // open finds the content of a digest: among the files of the root, or in the container runtime.
-func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
+func (s *Server) open(ctx context.Context, sha256 string) (peer.Blob, error) {
 	x, err := s.read()
 	if err != nil {
 		return nil, err
@@ -321,7 +315,7 @@ func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
 }
 
 // openFile opens the first of these entries that is a file of a folder. It returns nil if none is.
-func openFile(folder string, entries []bundle.Entry) (Blob, error) {
+func openFile(folder string, entries []bundle.Entry) (peer.Blob, error) {
 	root, err := files.OpenRoot(folder)
 	if err != nil {
 		return nil, err
@@ -368,7 +362,7 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request, c client) error {
 }
 
 // serveBlob answers with a blob, or with the requested part of it, and closes it.
-func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
+func serveBlob(w http.ResponseWriter, r *http.Request, blob peer.Blob) error {
 	defer blob.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	httprange.Serve(w, r, time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))

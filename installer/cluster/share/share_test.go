@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
@@ -118,7 +119,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Programs: programs}
 	n.scriptText = n.script.Text
 	s := &share.Server{Root: n.root, Programs: programs, Script: func() ([]byte, error) { return n.scriptText() }, Log: slog.New(slog.NewJSONHandler(&n.log, nil)),
-		Blobs: func(_ context.Context, sha256 string) (share.Blob, error) {
+		Blobs: func(_ context.Context, sha256 string) (peer.Blob, error) {
 			if data, ok := n.blobs[sha256]; ok {
 				return blob{bytes.NewReader(data)}, nil
 			}

@@ -25,14 +25,9 @@ func Watch(ctx context.Context, root, folder, version string, log *slog.Logger) 
 		}
 		return
 	}
-	said := ""
+	var told poll.Told
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
-		err := write(ctx, place, root, folder, version)
-		switch {
-		case err == nil:
-			said = ""
-		case ctx.Err() == nil && err.Error() != said: // the same error is not repeated every minute
-			said = err.Error()
+		if err := write(ctx, place, root, folder, version); told.IsNew(ctx, err) {
 			log.Warn("the metrics of this node are not complete", "error", err)
 		}
 		return pause

@@ -17,7 +17,6 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -41,7 +40,7 @@ type params struct {
 	Index string `json:"index"`
 }
 
-// load loads the images that the control plane that asks has on its shelf. Existing ones are not fetched.
+// load loads the images that the control plane that asks has on its shelf, as far as this node runs them. Existing ones are not fetched.
 func load(ctx context.Context, h operation.Host, r operation.Request) (err error) {
 	var p params
 	if err := json.Unmarshal(r.Params, &p); err != nil || !intent.IsSHA256(p.Index) {
@@ -56,7 +55,7 @@ func load(ctx context.Context, h operation.Host, r operation.Request) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, archive.Close()) }()
-	_, err = install.LoadImagesOf(ctx, archive, runtime.Socket, func(ref string) { h.Step("load " + ref) })
+	_, err = install.LoadNodeImages(ctx, archive, h.Worker, func(ref string) { h.Step("load " + ref) })
 	return err
 }
 

@@ -80,13 +80,9 @@ func Forget(root string) error { return files.Remove(comingFile(root)) }
 // Watch waits until an interface has the expected address, and then changes that of the node, until ctx ends. A change that fails is
 // not tried again.
 func Watch(ctx context.Context, root string, log *slog.Logger) {
-	said := ""
+	var told poll.Told
 	poll.Repeat(ctx, func(ctx context.Context) time.Duration {
-		switch err := applyPending(ctx, root, log); {
-		case err == nil:
-			said = ""
-		case ctx.Err() == nil && err.Error() != said: // an awaited one is retried at once
-			said = err.Error()
+		if err := applyPending(ctx, root, log); told.IsNew(ctx, err) { // an awaited one is retried at once
 			log.Error("the address of this node was not changed", "error", err)
 		}
 		return watchPause

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sealift/sealift/store"
@@ -24,7 +23,7 @@ type flow struct {
 }
 
 // assembly compares the download of a bundle, which is assembled while it is sent, with the download of a ready file.
-func (b *bench) assembly(ctx context.Context, s *served, title string) error {
+func (b *bench) assembly(ctx context.Context, s *served) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {
 		return err
@@ -60,7 +59,11 @@ func (b *bench) assembly(ctx context.Context, s *served, title string) error {
 		flows = append(flows, flow{"GET of the same bytes as a file, from Go's file server", get + " -o /dev/null " + files + "/ready.tar.gz"})
 	}
 	flows = append(flows, flow{"GET of the bundle, sealift serve", get + " -o /dev/null " + at})
-	return b.flows(title, dir, flows)
+	times, err := b.flows(dir, flows)
+	if _, ok := s.packages.(store.Presigner); ok && err == nil {
+		b.aim("serve: a bundle from versitygw, wall for each byte", times, 1.5, "x")
+	}
+	return err
 }
 
 // fileServer serves the files of a folder.
@@ -74,35 +77,34 @@ func fileServer(dir string) (base string, stop func(), err error) {
 	return "http://" + l.Addr().String(), func() { _ = server.Close() }, nil
 }
 
-// flows runs each flow in turn, round by round, and prints their medians.
-func (b *bench) flows(title, dir string, flows []flow) error {
+// flows runs each flow in turn, round by round, and prints their medians. It returns how many times as long as the first one the last one
+// takes for each byte.
+func (b *bench) flows(dir string, flows []flow) (times float64, err error) {
 	walls, sizes := make([][]float64, len(flows)), make([]int64, len(flows))
 	for range b.rounds {
 		for i, f := range flows {
 			begin := time.Now()
 			out, err := b.output(dir, f.script)
 			if err != nil {
-				return fmt.Errorf("%s: %w", f.name, err)
+				return 0, fmt.Errorf("%s: %w", f.name, err)
 			}
 			walls[i] = append(walls[i], time.Since(begin).Seconds())
 			sizes[i] = 0
 			for line := range strings.FieldsSeq(out) {
 				n, err := strconv.ParseInt(line, 10, 64)
 				if err != nil {
-					return fmt.Errorf("%s printed %q: %w", f.name, out, err)
+					return 0, fmt.Errorf("%s printed %q: %w", f.name, out, err)
 				}
 				sizes[i] += n
 			}
 		}
 	}
-	fmt.Printf("\n%s\n", title)
-	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\twall s\tMB\tMB/s\ttimes the first's wall for each byte\t")
+	t := newTable("\twall s\tMB\tMB/s\ttimes the first's wall for each byte\t")
 	perByte := func(i int) float64 { return middle(walls[i]) / float64(sizes[i]) }
 	for i, f := range flows {
 		fmt.Fprintf(t, "%s\t%.2f\t%.1f\t%.0f\t%.2f\t\n", f.name, middle(walls[i]), float64(sizes[i])/1e6, 1/perByte(i)/1e6, perByte(i)/perByte(0))
 	}
-	return t.Flush()
+	return perByte(len(flows)-1) / perByte(0), t.Flush()
 }
 
 func middle(all []float64) float64 { return quantile(all, 0.5) }
@@ -115,7 +117,7 @@ func quantile(all []float64, q float64) float64 {
 
 // firstByte measures how long a client waits for the first byte of a bundle: from a server that has just started, from one that
 // has planned the bundle before, and in the middle of the bundle, which is read from the store.
-func (b *bench) firstByte(ctx context.Context, s *served, title string) error {
+func (b *bench) firstByte(ctx context.Context, s *served) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {
 		return err
@@ -140,9 +142,7 @@ func (b *bench) firstByte(ctx context.Context, s *served, title string) error {
 			return err
 		}
 	}
-	fmt.Printf("\n%s\n", title)
-	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, waitsHeader)
+	t := newTable(waitsHeader)
 	for _, row := range []struct {
 		name  string
 		waits []float64

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/internal/testing/controlplane"
+	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -31,14 +32,17 @@ var images = []string{
 
 // bench holds the registry, the tools and a working folder.
 type bench struct {
-	sealift, crane string
-	ctr            string
-	containerd     *containerd.Containerd // of the case that is being measured
-	registry, slow string                 // host:port
-	rounds         int
-	dir            *scratch.Dir
-	mirror         *mirror.Mirror
-	proxy          *slowProxy
+	sealift          string
+	crane, oras, ctr string
+	containerd       *containerd.Containerd // of the case that is being measured
+	registry, slow   string                 // host:port
+	rounds           int
+	dir              *scratch.Dir
+	workshop         *upstream.Workshop
+	mirror           *mirror.Mirror
+	proxy            *slowProxy
+	stores           []*served
+	targets          []target
 }
 
 func newBench(sealift string, rounds int) (*bench, error) {
@@ -50,21 +54,28 @@ func newBench(sealift string, rounds int) (*bench, error) {
 	return &bench{sealift: path, rounds: rounds, dir: dir}, err
 }
 
-// openRegistry starts the registry and finds the tools for the tables about images.
-func (b *bench) openRegistry(ctx context.Context) error {
+// open starts the mirror of the outside world and finds the tools, once.
+func (b *bench) open(ctx context.Context) (err error) {
+	if b.proxy != nil {
+		return nil
+	}
 	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
-	if err != nil {
+	if b.workshop, err = upstream.NewWorkshop(upstream.Options{Progress: say}); err != nil {
 		return err
 	}
-	if b.crane, err = workshop.File(ctx, upstream.Program("crane")); err != nil {
-		return err
+	for _, tool := range []struct {
+		name string
+		path *string
+	}{{"crane", &b.crane}, {"oras", &b.oras}, {"ctr", &b.ctr}} {
+		if *tool.path, err = b.workshop.File(ctx, upstream.Program(tool.name)); err != nil {
+			return err
+		}
 	}
-	if b.ctr, err = workshop.File(ctx, upstream.Program("ctr")); err != nil {
-		return err
+	var versions []string
+	for _, r := range releases.Of("kubernetes", releases.Shipped) {
+		versions = append(versions, "v"+r.Version)
 	}
-	wanted := slices.DeleteFunc(upstream.Images(controlplane.DefaultVersion()), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
-	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: wanted, Progress: say}); err != nil {
+	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: upstream.Images(versions...), Downloads: upstream.Downloads(versions...), Progress: say}); err != nil {
 		return err
 	}
 	b.registry = b.mirror.Registry()
@@ -72,10 +83,14 @@ func (b *bench) openRegistry(ctx context.Context) error {
 		return err
 	}
 	b.slow = b.proxy.address()
-	return nil
+	return b.versions(ctx)
 }
 
 func (b *bench) close() {
+	for _, s := range b.stores {
+		s.stop()
+		s.close()
+	}
 	if b.proxy != nil {
 		b.proxy.close()
 	}
@@ -92,13 +107,15 @@ type benchCase struct {
 	name    string
 	prepare func(dir string) error
 	script  string
+	daemon  func() (pid int) // the process that does the work for the script, if there is one
 	after   func()
+	limits
 }
 
 type measure struct {
-	wall, cpu float64 // seconds
-	peak      int64   // in bytes, of the largest process
-	bytes     int64   // of the result
+	wall, cpu    float64 // seconds
+	peak, daemon int64   // in bytes, of the largest process and of the daemon
+	bytes        int64   // of the result
 }
 
 func median(all []measure) measure {
@@ -120,6 +137,11 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 			return measure{}, err
 		}
 	}
+	if c.daemon != nil {
+		if err := daemon.ForgetPeak(c.daemon()); err != nil {
+			return measure{}, err
+		}
+	}
 	syscall.Sync()
 	// time(1) measures the peak, because a child of this process would inherit this process's peak.
 	peak := filepath.Join(dir, "peak")
@@ -128,10 +150,15 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 	var said strings.Builder
 	cmd.Stderr = &said
 	begin := time.Now()
-	if err := cmd.Run(); err != nil {
+	if err = cmd.Run(); err != nil {
 		return measure{}, fmt.Errorf("%w: %s", err, said.String())
 	}
 	m := measure{wall: time.Since(begin).Seconds(), cpu: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+	if c.daemon != nil {
+		if m.daemon, err = daemon.PeakMemory(c.daemon()); err != nil {
+			return measure{}, err
+		}
+	}
 	text, err := os.ReadFile(peak)
 	if err != nil {
 		return measure{}, err
@@ -147,7 +174,7 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 
 // versions prints the versions of the compared tools.
 func (b *bench) versions(ctx context.Context) error {
-	for _, command := range [][]string{{b.sealift, "version"}, {b.crane, "version"}, {"skopeo", "--version"}, {"gzip", "--version"}} {
+	for _, command := range [][]string{{b.sealift, "version"}, {b.crane, "version"}, {b.oras, "version"}, {"skopeo", "--version"}, {"gzip", "--version"}} {
 		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
 		if err != nil {
 			return fmt.Errorf("version of %s: %w", command[0], err)

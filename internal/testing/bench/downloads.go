@@ -9,9 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,10 +17,8 @@ import (
 
 // downloads measures the server while many clients download at once: the large bundle undisturbed, and a smaller one over failing
 // connections.
-func (b *bench) downloads(ctx context.Context, s *served, title string) error {
-	fmt.Printf("\n%s\n", title)
-	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\twall s\tMB each\tMB/s in all\tcuts\tother bytes\tserver's peak MiB\t")
+func (b *bench) downloads(ctx context.Context, s *served) error {
+	t := newTable("\twall s\tMB each\tMB/s in all\tcuts\tother bytes\tserver's peak MiB\t")
 	for _, row := range []struct{ clients, packages, cuts int }{{20, load.Packages, 0}, {50, 1, 5}} {
 		at, err := s.bundle(ctx, row.packages)
 		if err != nil {

@@ -77,7 +77,7 @@ func (b *bench) fleet(ctx context.Context, clusters int) (err error) {
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("\nfleet: %d clusters with %d add-ons, fake agents, one API server\n", clusters, fleetAddOns)
+	fmt.Printf("%d clusters with %d add-ons\n", clusters, fleetAddOns)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, step := range []func(context.Context) error{f.populate, f.rollOut, f.idle, f.restart} {

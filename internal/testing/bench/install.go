@@ -5,15 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
 
 // bareInit is kubeadm on a host that has everything else, with the configuration that the install wrote. sameWork then applies
@@ -36,9 +32,10 @@ kubectl wait --for=condition=Available --timeout=5m apiservices --all`
 // install measures a complete install from a bundle on a lab host, and then on the same host kubeadm alone, and kubeadm and
 // kubectl with the same add-ons: once in each round, on a new host. It prints the medians, and for the slowest steps of the install
 // how long they took and when they ended.
-func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
-	usb := b.dir.File("usb-" + strings.NewReplacer(" ", "-", ":", "").Replace(title))
-	if err := b.usb(ctx, usb, addOns); err != nil {
+func (b *bench) install(ctx context.Context, addOns []string) error {
+	name := fmt.Sprintf("usb-%d", len(addOns))
+	usb, err := b.usb(ctx, name, installerOf(addOns...), addOns)
+	if err != nil {
 		return err
 	}
 	rack, err := host.OpenRack(ctx, host.Options{})
@@ -61,9 +58,7 @@ func (b *bench) install(ctx context.Context, title string, addOns ...string) err
 			rows[n].seconds = append(rows[n].seconds, seconds[n])
 		}
 	}
-	fmt.Printf("\n%s, on a host without a network\n", title)
-	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\twall s\ttimes the first's wall\ttimes the second's\t")
+	t := newTable("\twall s\ttimes the first's wall\ttimes the second's\t")
 	for _, row := range rows {
 		m := middle(row.seconds)
 		fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t\n", row.name, m, m/middle(rows[0].seconds), m/middle(rows[1].seconds))
@@ -71,6 +66,7 @@ func (b *bench) install(ctx context.Context, title string, addOns ...string) err
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	b.aim(fmt.Sprintf("install: %d add-ons, wall", len(addOns)), middle(rows[2].seconds)/middle(rows[1].seconds), 1.15, "x")
 	for line := range strings.Lines(said) {
 		if strings.HasPrefix(line, "phase ") || strings.HasPrefix(line, "peak ") {
 			fmt.Print("   ", line)
@@ -134,50 +130,6 @@ func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
 		return outcome{}, fmt.Errorf("%s: %w\n%s", script, err, out.String())
 	}
 	return outcome{begin, time.Since(begin).Seconds(), out.String()}, nil
-}
-
-// usb builds the add-ons' packages and a bundle of them, and puts it into a folder with the files for the measurement.
-func (b *bench) usb(ctx context.Context, usb string, addOns []string) error {
-	if err := os.MkdirAll(usb, 0o755); err != nil {
-		return err
-	}
-	packages, installer, bundle := b.dir.File("packages"), filepath.Join(usb, "installer.yaml"), filepath.Join(usb, "cluster.tar.gz")
-	if err := b.catalogue(ctx, packages, addOns...); err != nil {
-		return err
-	}
-	if err := writeInstaller(installer, addOns...); err != nil {
-		return err
-	}
-	return command(ctx, []string{b.sealift, "bundle", "-f", installer, "--store", packages, "--out", bundle},
-		[]string{"tar", "xzf", bundle, "-C", usb, "--occurrence=1", "install.sh"}, []string{"cp", "/usr/bin/time", usb})
-}
-
-// catalogue builds packages of add-ons of the catalogue, given as NAME/VERSION, into a store.
-func (b *bench) catalogue(ctx context.Context, packages string, addOns ...string) error {
-	m, err := mirror.Serve(ctx, mirror.Options{})
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	config := b.dir.File("install.yaml")
-	if err := m.WriteConfig(config); err != nil {
-		return err
-	}
-	build := []string{b.sealift, "build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("install-cache")}
-	for _, a := range addOns {
-		build = append(build, "addons/"+a)
-	}
-	return command(ctx, build)
-}
-
-// writeInstaller writes an Installer of add-ons, given as NAME/VERSION.
-func writeInstaller(file string, addOns ...string) error {
-	installer := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n"
-	for _, a := range addOns {
-		name, version, _ := strings.Cut(a, "/")
-		installer += fmt.Sprintf("  %s: {version: %q}\n", name, version)
-	}
-	return os.WriteFile(file, []byte(installer), 0o600)
 }
 
 // command runs commands without measuring them.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/internal/testing/controlplane"
@@ -78,39 +77,27 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: %[1]s}}}
 ---
 `
 
-// applies measures applying a kustomization to an empty cluster, and then again.
-func (b *bench) applies(ctx context.Context) error {
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { fmt.Fprintln(os.Stderr, line) }})
-	if err != nil {
-		return err
-	}
-	kubectl, err := workshop.File(ctx, upstream.Program("kubectl"))
-	if err != nil {
-		return err
-	}
-	size := fmt.Sprintf("%d objects of 9 kinds in %d namespaces", kubeObjects, kubeNamespaces)
-	for _, table := range []struct {
+// applyTables measure applying a kustomization to an empty cluster, and then again.
+func (b *bench) applyTables() (list []table) {
+	size := fmt.Sprintf("apply: %d objects of 9 kinds in %d namespaces", kubeObjects, kubeNamespaces)
+	for _, one := range []struct {
 		title, transform string
 		again            bool
 	}{
-		{"apply: " + size, "", false},
-		{"apply: " + size + ", when nothing has changed", "", true},
-		{"apply: " + size + ", with a label that the kustomization adds", "labels: [{pairs: {part-of: bench}}]\n", false},
-		{"apply: " + size + ", with a label, when nothing has changed", "labels: [{pairs: {part-of: bench}}]\n", true},
+		{size, "", false},
+		{size + ", when nothing has changed", "", true},
+		{size + ", with a label that the kustomization adds", "labels: [{pairs: {part-of: bench}}]\n", false},
+		{size + ", with a label, when nothing has changed", "labels: [{pairs: {part-of: bench}}]\n", true},
 	} {
-		var cases []benchCase
-		for name, script := range map[string]string{
-			"kubectl apply --server-side -k": kubectl + " --kubeconfig kubeconfig apply --server-side -k . >/dev/null",
-			"sealift apply -k":               b.sealift + " apply --kubeconfig kubeconfig --set bench -k . >/dev/null",
-		} {
-			cases = append(cases, b.applyCase(ctx, name, script, table.transform, table.again))
-		}
-		slices.SortFunc(cases, func(a, b benchCase) int { return strings.Compare(a.name, b.name) })
-		if err := b.table(ctx, table.title, cases); err != nil {
-			return err
-		}
+		list = append(list, b.compare(one.title, func(ctx context.Context) ([]benchCase, error) {
+			kubectl, err := b.workshop.File(ctx, upstream.Program("kubectl"))
+			return []benchCase{
+				b.applyCase(ctx, "kubectl apply --server-side -k", kubectl+" --kubeconfig kubeconfig apply --server-side -k . >/dev/null", one.transform, one.again),
+				b.applyCase(ctx, "sealift apply -k", b.sealift+" apply --kubeconfig kubeconfig --set bench -k . >/dev/null", one.transform, one.again),
+			}, err
+		}))
 	}
-	return nil
+	return list
 }
 
 // applyCase is a script that applies the kustomization of the folder it runs in to the cluster of ./kubeconfig. Each run has

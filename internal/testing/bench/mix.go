@@ -6,11 +6,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -54,7 +52,7 @@ func mixOf(bundle string) []ask {
 }
 
 // mix sends the requests that a vendor's users send in an hour within seconds.
-func (b *bench) mix(ctx context.Context, s *served, title string) error {
+func (b *bench) mix(ctx context.Context, s *served) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {
 		return err
@@ -87,9 +85,8 @@ func (b *bench) mix(ctx context.Context, s *served, title string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s: %d clients, %.0f requests a second, server's peak %d MiB\n", title, mixClients, mixClients*mixRequests/time.Since(begin).Seconds(), peak)
-	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, waitsHeader)
+	fmt.Printf("%d clients, %.0f requests a second, server's peak %d MiB\n", mixClients, mixClients*mixRequests/time.Since(begin).Seconds(), peak)
+	t := newTable(waitsHeader)
 	var all []float64
 	total := 0
 	for _, a := range asks {

@@ -29,53 +29,44 @@ type served struct {
 	close    func()
 }
 
-// servedKinds are the kinds of stores that serves makes.
+// servedKinds are the kinds of stores that serve makes.
 func servedKinds() []string { return []string{"a folder", "versitygw"} }
 
-// serves makes a store of each kind, with the same packages in them.
-func (b *bench) serves(ctx context.Context) (all []*served, err error) {
-	defer func() {
-		if err != nil {
-			closeServed(all)
-		}
-	}()
+// serve makes a store of each kind, with the same packages in them, and a server before each, once.
+func (b *bench) serve(ctx context.Context) error {
+	if len(b.stores) > 0 {
+		return nil
+	}
 	home := b.dir.File("served")
 	folder := filepath.Join(home, "packages")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, err
+		return err
 	}
 	bucket, err := objects.Run(ctx, home, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all = []*served{{location: folder, close: func() {}}, {location: bucket.URL(""), close: bucket.Stop}}
+	b.stores = []*served{{location: folder, close: func() {}}, {location: bucket.URL(""), close: bucket.Stop}}
 	for _, setting := range bucket.Environment() {
 		name, value, _ := strings.Cut(setting, "=")
 		if err := os.Setenv(name, value); err != nil {
-			return all, err
+			return err
 		}
 	}
-	for n, s := range all {
+	for n, s := range b.stores {
 		if s.packages, err = store.Open(s.location); err != nil {
-			return all, err
+			return err
 		}
 		if err := objects.Fill(ctx, s.packages, load); err != nil {
-			return all, err
+			return err
 		}
 		s.command = daemon.Command{Path: b.sealift, Log: filepath.Join(home, fmt.Sprintf("server-%d.log", n)),
 			Args: []string{"serve", "--store", s.location, "--listen", "127.0.0.1:0", "--rate", "1e9", "--cache", filepath.Join(home, "cache")}}
 		if err := s.start(ctx); err != nil {
-			return all, err
+			return err
 		}
 	}
-	return all, nil
-}
-
-func closeServed(all []*served) {
-	for _, s := range all {
-		s.stop()
-		s.close()
-	}
+	return nil
 }
 
 // start starts the server with no cached plans.

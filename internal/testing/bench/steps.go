@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -58,8 +56,7 @@ func (all stepTimes) addOne(name string, took, ended float64) {
 
 // print prints the medians of the slow steps, in the order in which they ended.
 func (all stepTimes) print() error {
-	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "step\ttook s\tended at s\t")
+	t := newTable("step\ttook s\tended at s\t")
 	var names []string
 	for name, step := range all {
 		if middle(step.took) >= slowStep {

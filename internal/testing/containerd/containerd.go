@@ -157,6 +157,9 @@ func untilEnd(t testing.TB, start func(ctx context.Context, progress func(line s
 	return c
 }
 
+// PID is the process of containerd.
+func (c *Containerd) PID() int { return c.daemon.PID() }
+
 // Stop stops containerd and removes its folder.
 func (c *Containerd) Stop() error {
 	if c.daemon != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // Write writes a package to a file. It has one small image with this reference, for linux/amd64.
@@ -29,15 +30,36 @@ func Write(t testing.TB, name, ref string) {
 // Runnable returns an image with its platform set to linux/amd64.
 func Runnable(t testing.TB, image v1.Image) v1.Image {
 	t.Helper()
-	config, err := image.ConfigFile()
+	image, err := runnable(image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.OS, config.Architecture = "linux", "amd64"
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		t.Fatal(err)
-	}
 	return image
+}
+
+func runnable(image v1.Image) (v1.Image, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config.OS, config.Architecture = "linux", "amd64"
+	return mutate.ConfigFile(image, config)
+}
+
+// WriteLayout writes an OCI layout with an image for linux/amd64. It has so many layers of so many random bytes each.
+func WriteLayout(dir, ref string, layers, size int64) error {
+	image, err := random.Image(size, layers)
+	if err == nil {
+		image, err = runnable(image)
+	}
+	if err != nil {
+		return err
+	}
+	written, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	return written.AppendImage(image, layout.WithAnnotations(ocilayout.Names(ref)))
 }
 
 // WriteImage writes a package app 1.0 with an image, and with other files, to a file.

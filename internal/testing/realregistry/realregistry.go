@@ -1,4 +1,4 @@
-// Package realregistry runs the lab's container registry, distribution, for tests.
+// Package realregistry runs the lab's container registry, distribution, for tests and benchmarks.
 package realregistry
 
 import (
@@ -24,25 +24,34 @@ func Start(t *testing.T) (host string) {
 // StartIn is Start with a folder for its data, which exists.
 func StartIn(t *testing.T, dir string) (host string) {
 	t.Helper()
-	binary, err := lab.Workshop(t).File(t.Context(), upstream.Program("registry"))
+	host, stop, err := Run(t.Context(), lab.Workshop(t), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(stop)
+	return host
+}
+
+// Run runs an empty registry on loopback until stop is called or this process ends. dir is for its data, and exists.
+func Run(ctx context.Context, w *upstream.Workshop, dir string) (host string, stop func(), err error) {
+	binary, err := w.File(ctx, upstream.Program("registry"))
+	if err != nil {
+		return "", nil, err
+	}
 	if host, err = daemon.FreeAddress(); err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
 	settings := filepath.Join(dir, "registry.yaml")
 	if err := os.WriteFile(settings, fmt.Appendf(nil, "version: 0.1\nlog: {level: warn}\nstorage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: %q}\n", dir, host), 0o600); err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
 	d, err := daemon.Start(daemon.Command{Path: binary, Args: []string{"serve", settings}, Log: filepath.Join(dir, "log"), Env: []string{"OTEL_TRACES_EXPORTER=none"}})
 	if err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
-	t.Cleanup(d.Stop)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := d.WaitReady(ctx, func(ctx context.Context) error {
+	err = d.WaitReady(ctx, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/v2/", nil)
 		if err != nil {
 			return err
@@ -52,8 +61,10 @@ func StartIn(t *testing.T, dir string) (host string) {
 			_ = resp.Body.Close()
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err, d.LogTail())
+	})
+	if err != nil {
+		d.Stop()
+		return "", nil, fmt.Errorf("%w: %s", err, d.LogTail())
 	}
-	return host
+	return host, d.Stop, nil
 }

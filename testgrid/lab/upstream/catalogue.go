@@ -67,8 +67,8 @@ const MachineDebian12ARM = MachineDebian12 + "-" + arm64
 func current(name string) string { return name + "-v" + releases.Current(name).Version }
 
 // Program is a program of the current releases: of Kubernetes and its etcd, of containerd, or a tool. The tools are registry, which is the
-// registry itself; versitygw, an S3 server that keeps objects as files, to publish to; crane, go-containerregistry's command, a peer to
-// be measured against; and oci-conformance, the tests of the OCI distribution protocol.
+// registry itself; versitygw, an S3 server that keeps objects as files, to publish to; crane and oras, peers to be measured against;
+// and oci-conformance, the tests of the OCI distribution protocol.
 func Program(name string) FileOf {
 	switch name {
 	case "etcd", "etcdctl", "etcdutl":
@@ -77,7 +77,7 @@ func Program(name string) FileOf {
 		return FileOf{current("containerd"), name}
 	case "registry":
 		return FileOf{name + "-v" + releases.Current("distribution").Version, name}
-	case "versitygw", "crane", "oci-conformance":
+	case "versitygw", "crane", "oras", "oci-conformance":
 		return FileOf{current(name), name}
 	}
 	return FileOf{current("kubernetes"), name}
@@ -86,7 +86,7 @@ func Program(name string) FileOf {
 // Components lists everything that the lab can make.
 func Components() []Component {
 	all := allReleases()
-	return slices.Concat(components(all, slices.Concat(ImagesOf(all...), KurlImages())), hostLayers(), machineComponents(), conformanceComponents())
+	return slices.Concat(components(all, slices.Concat(ImagesOf(all...), KurlImages())), hostLayers(), machineComponents(), conformanceComponents(), peerComponents())
 }
 
 // Everyday lists the ids of the components that the lab makes by default.

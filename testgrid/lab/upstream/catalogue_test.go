@@ -151,7 +151,7 @@ func reports(r releases.Release) []reported {
 		return []reported{{FileOf{"flannel-" + version, "flanneld"}, []string{"--version"}, version}}
 	case "distribution":
 		return []reported{{FileOf{"registry-" + version, "registry"}, []string{"--version"}, version}}
-	case "operator", "crane", "oci-conformance": // made by this repository; has no version in it
+	case "operator", "crane", "oras", "oci-conformance": // made by this repository; has no version in it
 		return nil
 	case "prometheus", "node_exporter": // made on request
 		return nil

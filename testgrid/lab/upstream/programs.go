@@ -253,18 +253,27 @@ func registry(version string) Component {
 
 // toolComponents are the programs that tests use and no add-on carries.
 func toolComponents() []Component {
-	crane, conformance := "v"+releases.Current("crane").Version, "v"+releases.Current("oci-conformance").Version
 	return []Component{
 		registry("v" + releases.Current("distribution").Version),
-		goModule("crane", crane, GoModule{
-			Path:     "github.com/google/go-containerregistry",
-			Commands: commandsIn("cmd", "crane"),
-		}),
-		goModule("oci-conformance", conformance, GoModule{
+		goModule("oci-conformance", "v"+releases.Current("oci-conformance").Version, GoModule{
 			Path:     "github.com/opencontainers/distribution-spec/conformance",
 			Commands: []GoCommand{{Name: "oci-conformance"}},
 		}),
 		objectStore("v"+releases.Current("versitygw").Version, "")[0],
+	}
+}
+
+// peerComponents are the programs that benchmarks compare Sealift with. They are made only on request.
+func peerComponents() []Component {
+	return []Component{
+		goModule("crane", "v"+releases.Current("crane").Version, GoModule{
+			Path:     "github.com/google/go-containerregistry",
+			Commands: commandsIn("cmd", "crane"),
+		}),
+		goModule("oras", "v"+releases.Current("oras").Version, GoModule{
+			Path:     "oras.land/oras",
+			Commands: commandsIn("cmd", "oras"),
+		}),
 	}
 }
 
