@@ -5,6 +5,7 @@ package airgap_test
 import (
 	"testing"
 
+	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/issuer/op"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -19,14 +20,15 @@ func TestRestoreKeepsLogin(t *testing.T) {
 	n.must(install)
 	c.asks(anna, pods)
 	c.asks(rita, pods)
-	viewers := func(groups string) {
-		n.must("echo 'spec: {kubernetes: {oidc: {viewers: [" + groups + "]}}}' >/root/viewers.yaml && sealift install --bundle /media/usb/cluster.tar.gz --patch /root/viewers.yaml --yes")
+	viewers := func(group string) {
+		patch := "apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes:\n" + c.login(group)
+		n.must("printf %s " + shellword.Quote(patch) + " >/root/viewers.yaml && sealift install --bundle /media/usb/cluster.tar.gz --patch /root/viewers.yaml --yes")
 	}
-	viewers("oidc:staff")
+	viewers("staff")
 	c.asks(rita, forbidden)
 	n.must(saveSnapshot)
 	n.keepsHash()
-	viewers("oidc:leavers")
+	viewers("leavers")
 	c.asks(anna, forbidden)
 	c.asks(rita, pods)
 
