@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/cosign"
 	"github.com/sealift/sealift/catalog/packages"
-	"github.com/sealift/sealift/installer/host/imagepolicy"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/testing/cosigned"
 	"github.com/sealift/sealift/internal/testing/realregistry"
@@ -165,7 +165,7 @@ func TestSignaturesSurviveBundleAndPush(t *testing.T) {
 
 	node := filepath.Join(filepath.Dir(w.config), "signatures.yaml")
 	writeFile(t, node, "signatures:\n"+policy)
-	if err := imagepolicy.Check(a, node); err != nil {
+	if err := bundlepolicy.CheckImages(a, node); err != nil {
 		t.Errorf("on the node: %v", err)
 	}
 

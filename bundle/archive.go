@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/sha256hex"
 )
@@ -43,6 +44,8 @@ type Archive struct {
 	results results       // files that patches made
 	// unpacked opens the content of an entry of an unpacked archive; nil if packed.
 	unpacked func(Entry) (io.ReadCloser, error)
+	// verdict reads the verdict that came with the archive; nil if none can have come.
+	verdict func() (verdict.Signed, error)
 }
 
 // Open opens an archive file, a folder into which tar unpacked a bundle, or a bundle in parts: name is the folder with the parts, one
@@ -51,6 +54,14 @@ type Archive struct {
 // key, Open refuses it before parsing, and the error wraps ErrUntrusted. Open accepts archives without a signature;
 // VerifySignature decides about them.
 func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
+	a, err := open(name, trusted)
+	if err == nil {
+		a.SetVerdict(func() (verdict.Signed, error) { return verdict.Load(VerdictFile(name)) })
+	}
+	return a, err
+}
+
+func open(name string, trusted []signature.PublicKey) (*Archive, error) {
 	if strings.Contains(name, "://") {
 		return nil, fmt.Errorf("%s is a URL, and this reads files alone; download it first", name)
 	}

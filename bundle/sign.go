@@ -64,7 +64,7 @@ func readSignatureMember(in *countingReader) (indexPath string, sig []byte, err 
 
 // checkSigner refuses a signature of an unknown key before the index is parsed, because parsing takes memory.
 func checkSigner(index, sig []byte, trusted []signature.PublicKey) error {
-	if len(trusted) == 0 || sig == nil || signer(index, sig, trusted) != "" {
+	if len(trusted) == 0 || sig == nil || signature.Signer(index, sig, trusted) != "" {
 		return nil
 	}
 	return untrusted("archive", sig)
@@ -124,7 +124,7 @@ func (a *Archive) Signed() bool { return a.signature != nil }
 func (a *Archive) VerifySignature(trusted ...signature.PublicKey) (Trust, error) {
 	var t Trust
 	if a.signature != nil || a.Index.Kind == KindPackage {
-		if t.Signer = signer(a.index, a.signature, trusted); t.Signer == "" {
+		if t.Signer = signature.Signer(a.index, a.signature, trusted); t.Signer == "" {
 			return Trust{}, untrusted(string(a.Index.Kind), a.signature)
 		}
 	}
@@ -151,16 +151,6 @@ func (a *Archive) VerifySignature(trusted ...signature.PublicKey) (Trust, error)
 	return t, nil
 }
 
-// signer returns the fingerprint of the key that made a signature, or "".
-func signer(data, sig []byte, trusted []signature.PublicKey) string {
-	for _, key := range trusted {
-		if sig != nil && key.Verify(data, sig) {
-			return key.Fingerprint()
-		}
-	}
-	return ""
-}
-
 func untrusted(what string, sig []byte) error {
 	if sig == nil {
 		return fmt.Errorf("the %s is %w: it has no signature", what, ErrUntrusted)
@@ -181,7 +171,7 @@ func (a *Archive) packageTrust(p PackageInfo, trusted []signature.PublicKey) (Pa
 			return t, err
 		}
 	}
-	if t.Signer = signer(index, sig, trusted); t.Signer == "" {
+	if t.Signer = signature.Signer(index, sig, trusted); t.Signer == "" {
 		return t, untrusted(fmt.Sprintf("package %s %s", p.Name, p.Version), sig)
 	}
 	return t, nil

@@ -267,11 +267,7 @@ func Verify(digest string, keys []signature.PublicKey, read func(name string) ([
 	if err != nil {
 		return nil, fmt.Errorf("the evidence is not signed: %w", err)
 	}
-	signed := false
-	for _, key := range keys {
-		signed = signed || key.Verify(data, sig)
-	}
-	if !signed {
+	if signature.Signer(data, sig, keys) == "" {
 		return nil, errors.New("the evidence is not signed with a given key")
 	}
 	var s Statement

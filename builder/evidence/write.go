@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -18,11 +17,6 @@ func documents() []string {
 
 // names lists all files of evidence. A statement comes after what it names.
 func names() []string { return append(documents(), StatementName, SignatureName) }
-
-// Prefix returns what the names of files with evidence begin with, for the path of a bundle.
-func Prefix(bundle string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(bundle, "/"), ".tar.gz"), ".tgz")
-}
 
 // file returns the path of one file of evidence.
 func file(prefix, name string) string { return prefix + "." + name }

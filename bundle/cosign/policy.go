@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,9 +18,6 @@ import (
 
 // Others is the prefix of the rule for images that no other rule names.
 const Others = "*"
-
-// maxFile is the largest file that a policy names, in bytes. The trusted root of the public sigstore has 7,000.
-const maxFile = 1 << 20
 
 // Policy says whose signatures images must have. The zero value demands none. Its form is a mapping of prefixes of repositories to rules:
 //
@@ -124,7 +119,7 @@ func ReadPolicy(r *strictyaml.Reader, n *yaml.Node) Policy {
 
 // LoadPolicy reads a policy from a file that has signatures, as sealift.yaml has them, and nothing else.
 func LoadPolicy(path string) (p Policy, err error) {
-	text, err := readFile(path)
+	text, err := regularfile.ReadAtMost(path, strictyaml.MaxFile)
 	if err != nil {
 		return p, err
 	}
@@ -158,7 +153,7 @@ func (p *Policy) rule(r *strictyaml.Reader, key, n *yaml.Node) Rule {
 		return rule
 	}
 	fields := r.Fields(n, what, "keys", "identities", "trustedRoot", "attestations", "unsigned")
-	for _, item := range items(r, fields["keys"], "keys") {
+	for _, item := range r.Items(fields["keys"], "keys") {
 		text, name := p.content(r, item, "a key", "-----BEGIN")
 		k, err := parseKey(name, text)
 		if err != nil && text != nil {
@@ -166,13 +161,13 @@ func (p *Policy) rule(r *strictyaml.Reader, key, n *yaml.Node) Rule {
 		}
 		rule.Keys = append(rule.Keys, k)
 	}
-	for _, item := range items(r, fields["identities"], "identities") {
+	for _, item := range r.Items(fields["identities"], "identities") {
 		rule.Identities = append(rule.Identities, identity(r, item))
 	}
 	if n := fields["trustedRoot"]; n != nil {
 		rule.TrustedRoot, _ = p.content(r, n, "trustedRoot", "{")
 	}
-	for _, item := range items(r, fields["attestations"], "attestations") {
+	for _, item := range r.Items(fields["attestations"], "attestations") {
 		rule.Attestations = append(rule.Attestations, r.Text(item, "an element of attestations"))
 	}
 	if n := fields["unsigned"]; n != nil {
@@ -216,46 +211,11 @@ func identity(r *strictyaml.Reader, n *yaml.Node) (i Identity) {
 	return i
 }
 
-// items returns the elements of a list, which may be absent.
-func items(r *strictyaml.Reader, n *yaml.Node, what string) []*yaml.Node {
-	if n == nil {
-		return nil
-	}
-	if n.Kind != yaml.SequenceNode {
-		r.Errorf(r.Pos(n), "", "%s must be a list", what)
-		return nil
-	}
-	return n.Content
-}
-
-// content returns a node's text if it begins in a certain way, and otherwise the content and the name of the file that the text names.
+// content is Reader.Content. It remembers the files that it read.
 func (p *Policy) content(r *strictyaml.Reader, n *yaml.Node, what, begins string) (text []byte, name string) {
-	value := r.Text(n, what)
-	if strings.HasPrefix(strings.TrimSpace(value), begins) || value == "" {
-		return []byte(value), ""
+	text, name, path := r.Content(n, what, begins)
+	if path != "" {
+		p.files = append(p.files, path)
 	}
-	path := value
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(p.file), path)
-	}
-	text, err := readFile(path)
-	if err != nil {
-		r.Errorf(r.Pos(n), "", "%s: %v", what, err)
-		return nil, value
-	}
-	p.files = append(p.files, path)
-	return text, value
-}
-
-func readFile(path string) (_ []byte, err error) {
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
-	}
-	return text, err
+	return text, name
 }

@@ -182,3 +182,13 @@ func (p PublicKey) Verify(data, signature []byte) bool {
 	sum := sha256.Sum256(data)
 	return ecdsa.VerifyASN1(p.key, sum[:], der)
 }
+
+// Signer returns the fingerprint of the first key that made a signature of data, or "" if none did. There may be no signature.
+func Signer(data, signature []byte, keys []PublicKey) string {
+	for _, key := range keys {
+		if key.Verify(data, signature) {
+			return key.Fingerprint()
+		}
+	}
+	return ""
+}

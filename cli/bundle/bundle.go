@@ -311,6 +311,6 @@ func (a commands) writeEvidence(ctx context.Context, made *bundle.Archive, o bun
 	if err := archive.AddBase(made, o.since); err != nil {
 		return err
 	}
-	_, err := evidence.Write(ctx, a.App, made, evidence.Request{Prefix: evidence.Prefix(o.out), Key: o.key, Notes: a.Notes(o.format)})
+	_, err := evidence.Write(ctx, a.App, made, evidence.Request{Prefix: bundle.Stem(o.out), Key: o.key, Notes: a.Notes(o.format)})
 	return err
 }

@@ -87,7 +87,7 @@ func (a commands) diff(ctx context.Context, was, now string, o diffOptions) erro
 	options := comparison.Options{Public: publicSettings}
 	var report diffReport
 	if o.vulnerabilities.Database != "" {
-		if options.Exceptions, err = o.vulnerabilities.exceptions(); err != nil {
+		if options.Exceptions, _, err = o.vulnerabilities.exceptions(); err != nil {
 			return err
 		}
 		var from *bundle.Archive

@@ -94,7 +94,7 @@ func (a commands) evidence(ctx context.Context, name string, o evidenceOptions) 
 		if strings.Contains(name, "://") {
 			return app.UsageError("--out is missing: evidence of a URL is written to this machine")
 		}
-		o.out = evidence.Prefix(name)
+		o.out = bundle.Stem(name)
 	}
 	opened, err := a.open(ctx, name, o.base)
 	if err != nil {
@@ -129,9 +129,6 @@ type Request struct {
 	Since     *bundle.Archive // an earlier bundle to compare with, or nil
 	Notes     io.Writer       // gets a line for each file
 }
-
-// Prefix returns what the names of files with evidence begin with, for the path of a bundle.
-func Prefix(bundle string) string { return evidence.Prefix(bundle) }
 
 // Write writes the evidence of an open bundle.
 func Write(ctx context.Context, a *app.App, opened *bundle.Archive, r Request) (*evidence.Statement, error) {

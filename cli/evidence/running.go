@@ -86,7 +86,7 @@ type runningReport struct {
 }
 
 func (a commands) running(ctx context.Context, o running, format string) error {
-	exceptions, err := o.vulnerabilities.exceptions()
+	exceptions, _, err := o.vulnerabilities.exceptions()
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,11 @@ import (
 	"github.com/sealift/sealift/builder/inventory"
 	"github.com/sealift/sealift/builder/vulnerability"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/internal/plaintext"
+	"github.com/sealift/sealift/internal/sha256hex"
 	"github.com/sealift/sealift/store"
 )
 
@@ -31,11 +33,6 @@ type Vulnerabilities struct {
 	since    string
 	// Base is the earlier bundle whose files this one leaves out.
 	Base string
-}
-
-// failLevels are the values of --fail-on, and the least severity that they mean.
-func failLevels() map[string]vulnerability.Severity {
-	return map[string]vulnerability.Severity{"any": vulnerability.Unknown, "low": vulnerability.Low, "medium": vulnerability.Medium, "high": vulnerability.High, "critical": vulnerability.Critical}
 }
 
 // Flags adds the flags to a command.
@@ -54,12 +51,12 @@ func (v *Vulnerabilities) databaseFlags(cmd *cobra.Command) {
 	flags.StringVar(&v.Database, "vulnerabilities", "", "look for known vulnerabilities in this database, made by 'sealift vulndb pull'")
 	flags.StringArrayVar(&v.keys, "vulnerabilities-key", nil, "public key that the database must be signed with; may be repeated")
 	flags.StringArrayVar(&v.vex, "vex", nil, "OpenVEX document with vulnerabilities that do not matter here; may be repeated")
-	flags.Var(app.NewChoice(&v.failOn, []string{"any", "low", "medium", "high", "critical"}), "fail-on", "exit with code 3 at a vulnerability of at least this severity, or of unknown severity")
+	flags.Var(app.NewChoice(&v.failOn, verdict.Levels()), "fail-on", "exit with code 3 at a vulnerability of at least this severity, or of unknown severity")
 	for _, name := range []string{"vulnerabilities", "vex"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagFilename("vulnerabilities-key", "pub")
-	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"any", "low", "medium", "high", "critical"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(verdict.Levels(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Check returns an error of usage if flags are set that need a database, without one.
@@ -95,7 +92,7 @@ type databaseReport struct {
 // Run looks for vulnerabilities in a bundle and prints them. It returns an error with the code of a refusal if the policy is not met.
 func (v *Vulnerabilities) Run(ctx context.Context, a *app.App, name, format string) error {
 	c := commands{a}
-	exceptions, err := v.exceptions()
+	exceptions, _, err := v.exceptions()
 	if err != nil {
 		return err
 	}
@@ -151,12 +148,13 @@ func (v *Vulnerabilities) open(ctx context.Context, a *app.App) (*vulnerability.
 // maxVEX is the largest OpenVEX document, in bytes.
 const maxVEX = 64 << 20
 
-func (v *Vulnerabilities) exceptions() (*vulnerability.Exceptions, error) {
-	all := new(vulnerability.Exceptions)
+// exceptions reads the OpenVEX documents, and returns their digests, too.
+func (v *Vulnerabilities) exceptions() (all *vulnerability.Exceptions, digests []string, err error) {
+	all = new(vulnerability.Exceptions)
 	for _, name := range v.vex {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		data, err := io.ReadAll(io.LimitReader(f, maxVEX))
 		_ = f.Close()
@@ -164,10 +162,11 @@ func (v *Vulnerabilities) exceptions() (*vulnerability.Exceptions, error) {
 			err = all.Add(data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--vex %s: %w", name, err)
+			return nil, nil, fmt.Errorf("--vex %s: %w", name, err)
 		}
+		digests = append(digests, "sha256:"+sha256hex.Of(data))
 	}
-	return all, nil
+	return all, digests, nil
 }
 
 // match looks for vulnerabilities in a bundle, and returns the digest of its index, too.
@@ -196,25 +195,34 @@ func (v *Vulnerabilities) judge(findings []vulnerability.Finding) error {
 	if v.failOn == "" {
 		return nil
 	}
-	least := failLevels()[v.failOn]
-	count := 0
-	for _, f := range findings {
-		if f.Open() && (f.Severity >= least || f.Severity == vulnerability.Unknown) {
-			count++
-		}
-	}
-	if count == 0 {
+	return refuse(count(findings), verdict.Level(v.failOn))
+}
+
+// refuse returns an error with the code of a refusal if a level does not allow all findings.
+func refuse(counts verdict.Counts, level verdict.Level) error {
+	n := counts.Failing(level)
+	if n == 0 {
 		return nil
 	}
-	severity := "of any severity"
-	if least > vulnerability.Unknown {
-		severity = "of at least " + least.String() + " or of unknown severity"
-	}
 	noun := "vulnerabilities"
-	if count == 1 {
+	if n == 1 {
 		noun = "vulnerability"
 	}
-	return app.WithCode(app.ExitRefused, fmt.Errorf("%d %s %s; update what has them, or except them with --vex", count, noun, severity))
+	return app.WithCode(app.ExitRefused, fmt.Errorf("%d %s %s; update what has them, or except them with --vex", n, noun, level))
+}
+
+// count counts findings by severity.
+func count(findings []vulnerability.Finding) (c verdict.Counts) {
+	open := map[vulnerability.Severity]*int{vulnerability.Critical: &c.Critical, vulnerability.High: &c.High, vulnerability.Medium: &c.Medium,
+		vulnerability.Low: &c.Low, vulnerability.Unknown: &c.Unknown}
+	for _, f := range findings {
+		if f.Open() {
+			*open[f.Severity]++
+		} else {
+			c.Excepted++
+		}
+	}
+	return c
 }
 
 // print says how old a database is, and what it has.
@@ -233,15 +241,8 @@ func (r databaseReport) print(out io.Writer, now time.Time) {
 
 func (r vulnerabilityReport) print(out io.Writer, now time.Time) error {
 	r.Database.print(out, now)
-	counts := make(map[vulnerability.Severity]int)
-	excepted := 0
 	t := plaintext.NewTable(tabwriter.NewWriter(out, 2, 0, 2, ' ', 0))
 	for _, f := range r.Findings {
-		if f.Open() {
-			counts[f.Severity]++
-		} else {
-			excepted++
-		}
 		printFinding(t, f)
 	}
 	if err := t.Flush(); err != nil {
@@ -257,12 +258,16 @@ func (r vulnerabilityReport) print(out io.Writer, now time.Time) error {
 	if r.Since != "" {
 		what = "vulnerabilities that the earlier bundle does not have"
 	}
-	fmt.Fprintf(out, "\n%s: %d critical, %d high, %d medium, %d low, %d of unknown severity; %d excepted\n", what, counts[vulnerability.Critical],
-		counts[vulnerability.High], counts[vulnerability.Medium], counts[vulnerability.Low], counts[vulnerability.Unknown], excepted)
+	fmt.Fprintf(out, "\n%s: %s\n", what, severities(count(r.Findings)))
 	if r.Gone != nil {
 		fmt.Fprintf(out, "of the earlier bundle's, %d are gone\n", *r.Gone)
 	}
 	return nil
+}
+
+// severities describes how many findings there are of each severity.
+func severities(c verdict.Counts) string {
+	return fmt.Sprintf("%d critical, %d high, %d medium, %d low, %d of unknown severity; %d excepted", c.Critical, c.High, c.Medium, c.Low, c.Unknown, c.Excepted)
 }
 
 // ecosystems lists the names without releases.

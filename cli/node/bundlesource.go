@@ -27,6 +27,7 @@ import (
 type bundleSource struct {
 	bundle, base, from string
 	file, store        string
+	verdict            string
 }
 
 func (s *bundleSource) add(cmd *cobra.Command) {
@@ -34,9 +35,16 @@ func (s *bundleSource) add(cmd *cobra.Command) {
 	flags.StringVar(&s.bundle, "bundle", "", "the bundle: an archive, the folder with its parts or several as DIR:DIR, or the folder with the unpacked bundle")
 	flags.StringVar(&s.base, "base", "", "the earlier bundle with the files that --bundle leaves out")
 	flags.StringVar(&s.from, "from", "", "URL of an Installer on a server, such as https://host/abc1234, or of a bundle")
+	addVerdict(cmd, &s.verdict)
 	for _, name := range []string{"bundle", "base"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
+}
+
+// addVerdict adds the flag for the file with a verdict about vulnerabilities.
+func addVerdict(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "verdict", "", "file with the verdict of 'sealift verdict', if this host demands one and it does not lie beside the bundle")
+	_ = cmd.MarkFlagFilename("verdict", "json")
 }
 
 // addStore adds the flags for an Installer and a store, if this program can assemble bundles.
@@ -105,6 +113,7 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 	if err != nil {
 		return o, err
 	}
+	o.Verdict = s.verdict
 	o.Bundle, o.Root, o.Remote, o.Online = s.name(), root, s.remote(), s.remote()
 	if !s.assembled() {
 		o.Trusted, o.Open = trusted, func() (*bundle.Archive, error) { return s.open(ctx, a, root, trusted...) }

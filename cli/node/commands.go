@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/preflight"
@@ -53,9 +54,11 @@ func Commands(a *app.App, assemble Assembler) []*cobra.Command {
 	)
 }
 
-// refuse gives what preflight checks refuse its exit code.
+// refuse gives what preflight checks and the policies of the host refuse its exit code.
 func refuse(err error) error {
-	if _, ok := errors.AsType[*preflight.RefusedError](err); ok {
+	_, unfit := errors.AsType[*preflight.RefusedError](err)
+	_, forbidden := errors.AsType[*bundlepolicy.RefusedError](err)
+	if unfit || forbidden {
 		return app.WithCode(app.ExitRefused, err)
 	}
 	return err

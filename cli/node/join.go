@@ -29,6 +29,7 @@ type joinOptions struct {
 	token    string
 	key      string   // of the certificates
 	trusted  []string // public keys; one of them must have signed the bundle
+	verdict  string   // file
 	primary  bool
 	version  string
 	endpoint string   // of the API, from the command line
@@ -86,6 +87,7 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 	flags.StringVar(&o.token, "token", "", "join token; read from stdin if not given")
 	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
 	flags.StringArrayVar(&o.trusted, "key", nil, "public key that the control plane's bundle must be signed with; may be repeated")
+	addVerdict(cmd, &o.verdict)
 	flags.BoolVar(&o.primary, "control-plane", false, "join as an additional control plane")
 	addRoot(cmd, &o.root)
 	addPreflightFlags(cmd, &o.checks)
@@ -134,7 +136,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if request.Client, err = share.NewClient(request.Server, o.token, o.caHash); err != nil {
 		return app.UsageError("%v", err)
 	}
-	options := install.Options{Scope: node.Scope{Root: o.root, Output: a.ProgramOutput()}, Binary: binary, Trusted: trusted, Yes: o.Yes,
+	options := install.Options{Scope: node.Scope{Root: o.root, Output: a.ProgramOutput()}, Binary: binary, Trusted: trusted, Verdict: o.verdict, Yes: o.Yes,
 		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)), ChooseAddress: a.addressQuestion(o.Yes || o.Plan)}
 	if o.from != "" {
 		options.Bundle, options.Online = o.from, true

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/cli/change"
 	"github.com/sealift/sealift/cli/installers"
 	clusterconfig "github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/install/relocate"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -62,6 +63,7 @@ type applyOptions struct {
 	provided []string
 	older    bool
 	wait     time.Duration
+	verdict  string
 }
 
 func (a commands) applyCommand() *cobra.Command {
@@ -103,11 +105,13 @@ Exit codes: 0 applied, 1 failure, 2 wrong usage, 3 refused before anything was c
 	flags.StringVar(&o.registry, "registry", "", "HOST/PREFIX of the registry with the images of the bundle")
 	flags.BoolVar(&o.plain, "plain-http", false, "speak HTTP without TLS to the registry")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	flags.StringVar(&o.verdict, "verdict", "", "file with the verdict of 'sealift verdict', if this machine demands one and it does not lie beside the archive")
 	archive.AddBaseFlag(cmd, &o.base)
 	flags.StringSliceVar(&o.provided, "provided", nil, "names and capabilities that the cluster has, such as ingress; may be repeated")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept older versions than those that were applied")
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait for each add-on to be ready; 0 does not wait")
 	_ = cmd.MarkFlagFilename("key", "pub")
+	_ = cmd.MarkFlagFilename("verdict", "json")
 	o.changes.Add(cmd)
 	return cmd
 }
@@ -131,7 +135,7 @@ func (a commands) options(ctx context.Context, from string, words []string, o ap
 	if err != nil {
 		return r, err
 	}
-	r.Bundle = install.Options{Bundle: from, Trusted: keys, Adjust: o.changes.Apply, Open: func() (*bundle.Archive, error) {
+	r.Bundle = install.Options{Bundle: from, Trusted: keys, Verdict: o.verdict, Adjust: o.changes.Apply, Open: func() (*bundle.Archive, error) {
 		return archive.OpenWithBase(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, from, o.base, keys...)
 	}}
 	if o.registry == "" {
@@ -207,7 +211,9 @@ func (a commands) apply(ctx context.Context, from string, words []string, o appl
 
 // unchanged adds to an error that nothing was changed. A refusal has its own exit code.
 func unchanged(err error) error {
-	if _, refused := errors.AsType[*relocate.RefusedError](err); refused {
+	_, refused := errors.AsType[*relocate.RefusedError](err)
+	_, forbidden := errors.AsType[*bundlepolicy.RefusedError](err)
+	if refused || forbidden {
 		return app.WithCode(app.ExitRefused, change.Unchanged(err))
 	}
 	return change.Unchanged(err)

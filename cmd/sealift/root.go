@@ -44,7 +44,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks o
 	app.AddGroups(root,
 		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
 			build.Manifest(a), build.AddOn(a, relocate.Commands(a)...), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
-			build.Inspect(a), archive.Verify(a), build.Extract(a), evidence.Evidence(a), evidence.Diff(a), evidence.VulnDB(a), evidence.FIPS(a), build.Import(a), build.Publish(a),
+			build.Inspect(a), archive.Verify(a), build.Extract(a), evidence.Evidence(a), evidence.Diff(a), evidence.VulnDB(a), evidence.Verdict(a), evidence.FIPS(a), build.Import(a), build.Publish(a),
 		}},
 		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), bundle.Bundle(a, nodes), bundle.Serve(a, nodes), push.Push(a)}},
 		app.Group{ID: "install", Title: "Install a node:", Commands: install},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
-	"github.com/sealift/sealift/installer/host/imagepolicy"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/diskspace"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -62,8 +62,8 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 	case a.archive == nil && len(o.Trusted) > 0:
 		return nil, fmt.Errorf("%s is not a bundle, and has no signature; leave --key out", o.Archive)
 	case a.archive == nil:
-		if _, statErr := os.Stat(imagepolicy.File); statErr == nil {
-			return nil, fmt.Errorf("%s demands signatures of images, and %s has none; bring them in a bundle", imagepolicy.File, o.Archive)
+		if err := bundlepolicy.CheckForeign(o.Archive); err != nil {
+			return nil, err
 		}
 		a.foreign, err = runtime.OpenForeign(o.Archive, o.Name)
 	case o.Name != "":
@@ -143,10 +143,10 @@ func (a *Adding) Close() (err error) {
 	return err
 }
 
-// layoutsOf opens the images of all packages of an archive, if the policy of this host lets them in. For a worker, it leaves out those of a
+// layoutsOf opens the images of all packages of an archive, if the policies of this host let them in. For a worker, it leaves out those of a
 // control plane.
 func layoutsOf(a *bundle.Archive, origin runtime.Origin, worker bool) (layouts []*runtime.Layout, err error) {
-	if err := imagepolicy.Check(a, imagepolicy.File); err != nil {
+	if err := bundlepolicy.Check(a); err != nil {
 		return nil, err
 	}
 	for _, p := range a.Index.Packages {

@@ -35,7 +35,7 @@ type Contents struct {
 	chosen *spec.Installer // the add-ons that were chosen, beside the Kubernetes of the cluster
 }
 
-// ReadContents opens a bundle or a package. It checks signatures and this host's policy of images as an install does. Of the options,
+// ReadContents opens a bundle or a package. It checks signatures and this host's policies as an install does. Of the options,
 // it uses Bundle, Open, Adjust and Trusted. Close must be called.
 func ReadContents(o Options) (_ *Contents, err error) {
 	c := &Contents{job: job{options: o}}

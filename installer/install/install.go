@@ -15,10 +15,11 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/host/firewall"
-	"github.com/sealift/sealift/installer/host/imagepolicy"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -56,6 +57,8 @@ type Options struct {
 	Binary string
 	// Trusted are public keys. One of them must have signed the bundle. If there are none, signatures are not checked.
 	Trusted []signature.PublicKey
+	// Verdict is the file with the verdict about vulnerabilities, which the policy of this host may demand. Empty means that which came with the bundle.
+	Verdict string
 	// AllowDowngrade lets a bundle bring older add-ons than the node has. It does not reach what runs.
 	AllowDowngrade bool
 	// Upgrade brings the node to the versions of the bundle; nil for an install, which does not change what runs.
@@ -154,7 +157,7 @@ func (i *Install) readBundle() (err error) {
 	return nil
 }
 
-// openBundle opens the bundle, if it is to be trusted and the policy of this host allows its images.
+// openBundle opens the bundle, if it is to be trusted and the policies of this host allow it.
 func (j *job) openBundle() (err error) {
 	name := j.options.Bundle
 	open := j.options.Open
@@ -167,7 +170,10 @@ func (j *job) openBundle() (err error) {
 	if err := j.checkTrust(j.options.Trusted); err != nil {
 		return fmt.Errorf("bundle %s is not to be trusted: %w", name, err)
 	}
-	if err := imagepolicy.Check(j.archive, imagepolicy.File); err != nil {
+	if file := j.options.Verdict; file != "" {
+		j.archive.SetVerdict(func() (verdict.Signed, error) { return verdict.Load(file) })
+	}
+	if err := bundlepolicy.Check(j.archive); err != nil {
 		return fmt.Errorf("bundle %s: %w", name, err)
 	}
 	return nil

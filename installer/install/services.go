@@ -8,6 +8,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/balancer"
 	"github.com/sealift/sealift/installer/cluster/service"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -35,8 +36,12 @@ func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
 
 // share adds the step by which hosts that join can take their files from this one.
 func (p *planner) share() {
+	inputs := []any{p.archive.Digest, service.Sharer(p.options.Root).Text, p.spec.AddOns}
+	if signed, err := p.archive.Verdict(); err == nil {
+		inputs = append(inputs, signed)
+	}
 	p.add(lifecycle.Step{ID: "node/share", Phase: lifecycle.Install, Title: "serve hosts that join", Timeout: shortTime,
-		Inputs: lifecycle.Digest(p.archive.Digest, service.Sharer(p.options.Root).Text, p.spec.AddOns), Beside: true}, (*Install).startShare)
+		Inputs: lifecycle.Digest(inputs...), Beside: true}, (*Install).startShare)
 }
 
 func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
@@ -58,7 +63,7 @@ func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
 			return nil, err
 		}
 	}
-	if err := i.extractRoot(ctx); err != nil {
+	if err := errors.Join(bundlepolicy.KeepVerdict(i.archive, i.options.Root), i.extractRoot(ctx)); err != nil {
 		return nil, err
 	}
 	return nil, service.Sharer(i.options.Root).Start(ctx, i.Log)

@@ -4,6 +4,7 @@ package regularfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -57,5 +58,18 @@ func ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	text, err := io.ReadAll(f)
+	return text, errors.Join(err, f.Close())
+}
+
+// ReadAtMost reads a whole file of at most limit bytes. A larger one is an error that names it.
+func ReadAtMost(name string, limit int64) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
 	return text, errors.Join(err, f.Close())
 }

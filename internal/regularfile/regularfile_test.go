@@ -77,3 +77,19 @@ func within(t *testing.T, open func() (*os.File, error)) (f *os.File, err error)
 		return nil, nil
 	}
 }
+
+func TestReadAtMostBoundsFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := regularfile.ReadAtMost(name, 4); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := regularfile.ReadAtMost(name, 3); err == nil || err.Error() != name+" has more than 3 bytes" {
+		t.Error(err)
+	}
+	if _, err := regularfile.ReadAtMost(name+"-absent", 4); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

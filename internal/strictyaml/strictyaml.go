@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // MaxDepth is the deepest nesting of mappings and lists. No format here comes near it.
@@ -194,6 +196,40 @@ func (r *Reader) Text(n *yaml.Node, what string) string {
 		return ""
 	}
 	return n.Value
+}
+
+// Items returns the elements of a list, which may be absent: n is then nil.
+func (r *Reader) Items(n *yaml.Node, what string) []*yaml.Node {
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		r.Errorf(r.Pos(n), "", "%s must be a list", what)
+		return nil
+	}
+	return n.Content
+}
+
+// MaxFile is the largest file that Content reads, in bytes. The trusted root of the public sigstore has 7,000.
+const MaxFile = 1 << 20
+
+// Content returns a node's text if it begins in a certain way. Otherwise the text names a file, beside the document if the name is not
+// absolute: Content returns what is in it, its name as written, and its path.
+func (r *Reader) Content(n *yaml.Node, what, begins string) (text []byte, name, path string) {
+	value := r.Text(n, what)
+	if strings.HasPrefix(strings.TrimSpace(value), begins) || value == "" {
+		return []byte(value), "", ""
+	}
+	path = value
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(r.Name), path)
+	}
+	text, err := regularfile.ReadAtMost(path, MaxFile)
+	if err != nil {
+		r.Errorf(r.Pos(n), "", "%s: %v", what, err)
+		return nil, value, ""
+	}
+	return text, value, path
 }
 
 // Child returns the value of a key in a mapping; nil if the key is missing, or if n is not a mapping.

@@ -153,6 +153,13 @@ func badHosts() []badHost {
 			code: 3, refusal: "this host has no IPv4 address, only IPv6 such as fd00:9::77; set kurl.ipv6 in the Installer, or add the word ipv6 to the command",
 		},
 		{
+			name: "a site that demands a verdict about vulnerabilities",
+			setup: "cp -a /etc /run/etc && mount --bind /run/etc /etc && mkdir /etc/sealift && printf %s " + shellword.Quote(`vulnerabilities: {keys: ["-----BEGIN PUBLIC KEY-----\n`+
+				`MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEMcczqmhWJbNZvTU5nNvhsbXNObzkR2oDva8JiMzKrja8+1n86Em+3h3GI27IIu9oNEtVUbb2M2yaWVdANmu8sQ==\n-----END PUBLIC KEY-----\n"]}`) +
+				" >/etc/sealift/vulnerabilities.yaml\n",
+			code: 3, refusal: "/etc/sealift/vulnerabilities.yaml demands a verdict about vulnerabilities, and the bundle came without one (",
+		},
+		{
 			name:  "a proxy without its kind",
 			words: "kurl.proxyAddress=proxy.example.com:3128",
 			code:  3, refusal: "kurl.proxyAddress is not an address such as http://proxy.example.com:3128",

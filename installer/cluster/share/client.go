@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/cluster/identity"
 )
 
@@ -171,7 +172,22 @@ func (c *Client) Archive(ctx context.Context) (*bundle.Archive, error) {
 	if len(sig) == 0 {
 		sig = nil
 	}
-	return bundle.NewUnpacked(index, sig, func(e bundle.Entry) (io.ReadCloser, error) { return c.open(ctx, e, entryPath+e.SHA256), nil })
+	a, err := bundle.NewUnpacked(index, sig, func(e bundle.Entry) (io.ReadCloser, error) { return c.open(ctx, e, entryPath+e.SHA256), nil })
+	if err == nil {
+		a.SetVerdict(c.verdict(ctx, verdictPath))
+	}
+	return a, err
+}
+
+// verdict returns a function that fetches the verdict about a bundle.
+func (c *Client) verdict(ctx context.Context, path string) func() (verdict.Signed, error) {
+	return func() (signed verdict.Signed, err error) {
+		data, err := c.read(ctx, http.MethodGet, path, nil, 2*verdict.MaxSize) // in base64
+		if err == nil {
+			err = json.Unmarshal(data, &signed)
+		}
+		return signed, err
+	}
 }
 
 // Missing returns the digests that the node does not have.

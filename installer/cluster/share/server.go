@@ -79,10 +79,12 @@ func (s *Server) Handler() http.Handler {
 		"GET " + clusterPath:            {identity.ReadCluster, s.cluster},
 		"GET " + indexPath:              {identity.ReadBundle, s.rawIndex},
 		"GET " + signPath:               {identity.ReadBundle, s.signature},
+		"GET " + verdictPath:            {identity.ReadBundle, s.verdict},
 		"POST " + missingPath:           {identity.ReadBundle, s.missing},
 		"GET " + entryPath + "{sha256}": {identity.ReadBundle, s.entry},
 
 		"GET " + shelfPath + "{index}" + shelfIndex:               {identity.ReadImages, s.shelfIndex},
+		"GET " + shelfPath + "{index}" + shelfVerdict:             {identity.ReadImages, s.shelfVerdict},
 		"GET " + shelfPath + "{index}" + shelfImages + "{sha256}": {identity.ReadImages, s.shelfImage},
 
 		imagesPath: {identity.PullImages, s.pull},
@@ -236,6 +238,23 @@ func (s *Server) signature(w http.ResponseWriter, _ *http.Request, _ client) err
 	_, sig := x.archive.Raw()
 	_, _ = w.Write(sig)
 	return nil
+}
+
+func (s *Server) verdict(w http.ResponseWriter, _ *http.Request, _ client) error {
+	x, err := s.read()
+	if err != nil {
+		return err
+	}
+	return sendVerdict(w, x)
+}
+
+// sendVerdict sends the verdict about an unpacked bundle with its signature.
+func sendVerdict(w http.ResponseWriter, x *index) error {
+	signed, err := x.archive.Verdict()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(signed)
 }
 
 // read returns the index of this node's bundle.

@@ -104,14 +104,16 @@ const (
 	clusterPath = "/v1/cluster"
 	indexPath   = "/v1/index"
 	signPath    = "/v1/signature"
+	verdictPath = "/v1/verdict"
 	missingPath = "/v1/missing"
 	entryPath   = "/v1/entries/"
 
 	imagesPath = "/v2/"    // the OCI distribution protocol: see package mirror
 	blobsPath  = peer.Path // for nodes that another control plane sends here
 
-	// the index and the images of another bundle, by the digest of that index
-	shelfPath   = "/v1/shelf/"
-	shelfIndex  = "/index"
-	shelfImages = "/images/"
+	// the index, the verdict and the images of another bundle, by the digest of that index
+	shelfPath    = "/v1/shelf/"
+	shelfIndex   = "/index"
+	shelfVerdict = "/verdict"
+	shelfImages  = "/images/"
 )

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/cluster/share"
@@ -254,6 +256,16 @@ func TestHostFetchesBundleFromNode(t *testing.T) {
 	part := make([]byte, 5)
 	if err := a.ReadAt("addons/a/1/images/blobs/sha256/layer", part, 6); err != nil || string(part) != "layer" {
 		t.Errorf("a part is %q, %v", part, err)
+	}
+	if _, err := a.Verdict(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a verdict that is not there: %v", err)
+	}
+	kept := verdict.Signed{Document: []byte("{}\n"), Signature: []byte("c2ln\n")}
+	if err := kept.Write(filepath.Join(n.root, verdict.Name)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := a.Verdict(); err != nil || !reflect.DeepEqual(got, kept) {
+		t.Errorf("the verdict is %q, %v", got, err)
 	}
 }
 

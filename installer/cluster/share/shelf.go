@@ -42,6 +42,14 @@ func (s *Server) shelfIndex(w http.ResponseWriter, r *http.Request, _ client) er
 	return nil
 }
 
+func (s *Server) shelfVerdict(w http.ResponseWriter, r *http.Request, _ client) error {
+	_, x, err := s.onShelf(r)
+	if err != nil {
+		return err
+	}
+	return sendVerdict(w, x)
+}
+
 func (s *Server) shelfImage(w http.ResponseWriter, r *http.Request, _ client) error {
 	folder, x, err := s.onShelf(r)
 	if err != nil {
@@ -70,7 +78,10 @@ func (c *Client) Shelved(ctx context.Context, sha256 string) (*bundle.Archive, e
 		return c.open(ctx, e, at+shelfImages+e.SHA256), nil
 	})
 	if err == nil && a.Digest != sha256 {
-		err = errors.Join(fmt.Errorf("%s serves the bundle %s, not %s", c.address, a.Digest, sha256), a.Close())
+		return nil, errors.Join(fmt.Errorf("%s serves the bundle %s, not %s", c.address, a.Digest, sha256), a.Close())
+	}
+	if err == nil {
+		a.SetVerdict(c.verdict(ctx, at+shelfVerdict))
 	}
 	return a, err
 }

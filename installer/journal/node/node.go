@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
@@ -111,7 +112,7 @@ func TemporaryFile(root, name string) string {
 // StateFiles are the files and folders that describe what the node runs and how it was installed.
 func StateFiles(root string) []string {
 	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), ImagesFile(root), filepath.Join(StateDir(root), runName)}
-	for _, name := range []string{bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
+	for _, name := range []string{bundle.IndexName, bundle.SignatureName, verdict.Name, verdict.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
 		names = append(names, filepath.Join(root, name))
 	}
 	for _, p := range platform.OfHosts() { // programs for hosts of other platforms

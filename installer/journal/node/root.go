@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/mounts"
@@ -30,9 +31,10 @@ type Mark struct {
 // rootNames are patterns for the files that Sealift, install.sh and hooks keep directly below an install root.
 func rootNames() []string {
 	names := []string{
-		"state", "host-packages", bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
+		"state", "host-packages", bundle.IndexName, bundle.SignatureName, verdict.Name, verdict.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
 		".install-*", ".sealift-preflight-*",
 		bundle.IndexName + bundle.Unfinished, bundle.SignatureName + bundle.Unfinished, bundle.InstallerName + bundle.Unfinished,
+		verdict.Name + bundle.Unfinished, verdict.SignatureName + bundle.Unfinished,
 	}
 	for _, folder := range Folders() {
 		if path.Dir(folder) == "." {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/share"
@@ -154,6 +156,7 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 	t.Parallel()
 	file := packed(t, nil)
 	added := update(t, file)
+	signed := verdict.Signed{Document: []byte("{}\n"), Signature: []byte("c2ln\n")}
 	for form, archive := range map[string]string{"a file": file, "a folder": unpacked(t, file), "one that adds to another": added} {
 		shelf := filepath.Join(t.TempDir(), "state", "shelf")
 		killed := filepath.Join(shelf, strings.Repeat("0", 64))
@@ -161,6 +164,9 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := opened(t, archive, file)
+		if err := signed.Write(bundle.VerdictFile(archive)); err != nil {
+			t.Fatal(err)
+		}
 		i, err := indexOf(a)
 		if err != nil {
 			t.Fatal(err)
@@ -180,6 +186,9 @@ func TestNodesGetImagesFromCache(t *testing.T) {
 		}
 		if data, err := got.ReadFile(layer, 1<<20); err != nil || !strings.HasPrefix(string(data), "layer") {
 			t.Errorf("%s: the image: %q, %v", form, data, err)
+		}
+		if carried, err := got.Verdict(); err != nil || !reflect.DeepEqual(carried, signed) {
+			t.Errorf("%s: the verdict is %q, %v", form, carried, err)
 		}
 		for _, name := range []string{hook, "fleet/parcel.json"} {
 			if data, err := got.ReadFile(name, 1<<20); !errors.Is(err, fs.ErrNotExist) {

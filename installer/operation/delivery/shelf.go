@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/sha256hex"
 )
@@ -63,6 +64,9 @@ func unpack(ctx context.Context, a *bundle.Archive, i index, folder string) (err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	if err := a.Extract(ctx, root, a.Index.OfImage); err != nil {
+		return err
+	}
+	if err := bundlepolicy.KeepVerdict(a, folder); err != nil {
 		return err
 	}
 	return files.Write(filepath.Join(folder, bundle.IndexName), i.text)

@@ -1,4 +1,4 @@
-package imagepolicy_test
+package bundlepolicy_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/host/imagepolicy"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/internal/testing/cosigned"
 	"github.com/sealift/sealift/internal/testing/imagepackage"
 )
@@ -67,7 +67,7 @@ func TestImagesWithoutSignatureAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer a.Close()
-			err = imagepolicy.Check(a, row.policy)
+			err = bundlepolicy.CheckImages(a, row.policy)
 			if (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
