@@ -46,6 +46,8 @@ type Request struct {
 	Lean *lean.Spool
 	// Patches makes patches of files of the bundle in Since, instead of carrying new versions whole. nil makes none.
 	Patches *delta.Earlier
+	// Similar makes and keeps patches between similar files of the bundle: of such files, it carries one whole. nil makes none.
+	Similar *delta.Spool
 	// Key signs the bundle's index. nil means no signature.
 	Key *signature.Key
 }
@@ -133,8 +135,14 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p.lean.patches = patches
-		b.Members, b.Patched = append(b.Members, patches.Members...), patches.Entries
+		p.lean.add(&b, patches)
+	}
+	if r.Similar != nil {
+		patches, err := r.Similar.Within(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		p.lean.add(&b, patches)
 	}
 	p.Layout, err = bundle.NewLayout(b)
 	return p, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"sync"
 
 	"github.com/sealift/sealift/bundle"
@@ -14,7 +15,7 @@ import (
 // companions are the files that a plan adds to its packages. The plan and its readers share them, and the last one closes them.
 type companions struct {
 	archives []*bundle.Archive // with the lean layers of the packages, in their order; some are nil
-	patches  *delta.Set        // nil if the bundle has none
+	patches  []*delta.Set
 
 	mu    sync.Mutex
 	users int // 0 means closed
@@ -34,6 +35,16 @@ func openCompanions(ctx context.Context, packages []*bundle.Archive, spool *lean
 		c.archives = append(c.archives, made)
 	}
 	return c, nil
+}
+
+// add adds patches to a bundle.
+func (c *companions) add(b *bundle.Bundle, set *delta.Set) {
+	c.patches = append(c.patches, set)
+	b.Members = append(b.Members, set.Members...)
+	if b.Patched == nil {
+		b.Patched = make(map[string]bundle.Entry)
+	}
+	maps.Copy(b.Patched, set.Entries)
 }
 
 // retain adds a user.
@@ -60,8 +71,8 @@ func (c *companions) release() error {
 			errs = append(errs, a.Close())
 		}
 	}
-	if c.patches != nil {
-		errs = append(errs, c.patches.Close())
+	for _, set := range c.patches {
+		errs = append(errs, set.Close())
 	}
 	return errors.Join(errs...)
 }

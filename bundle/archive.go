@@ -143,7 +143,7 @@ func readUnpacked(dir *os.Root, trusted []signature.PublicKey) (*Archive, error)
 	a, err := NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return regularfile.OpenIn(dir, filepath.FromSlash(e.Path)) })
 	if err == nil {
 		a.local = true
-		a.partial = a.Index.Base != "" // tar unpacked no more than the archive has
+		a.partial = !a.Index.Complete() // tar unpacked no more than the archive has
 	}
 	return a, err
 }
@@ -218,7 +218,7 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 		return nil, fmt.Errorf("has %d extra bytes at its end; copy or download it again", size-want)
 	}
 	a := newArchive(x, data)
-	a.partial = x.Base != ""
+	a.partial = !x.Complete()
 	a.src, a.size, a.first, a.body, a.signature = src, size, first, body, sig
 	a.remote = newRemote(src, body, x.Entries)
 	return a, nil

@@ -23,7 +23,7 @@ const alone = -1
 // openEntry opens an entry. ahead is the number of bytes after its member that the caller will also read, or alone.
 func (a *Archive) openEntry(e Entry, ahead int64) (io.ReadCloser, error) {
 	if a.leavesOut(e) {
-		base, at, err := a.inBase(e)
+		base, at, err := a.elsewhere(e)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s: has %d bytes, so reading cannot begin at %d", name, e.Size, from)
 	}
 	if a.leavesOut(e) {
-		base, at, err := a.inBase(e)
+		base, at, err := a.elsewhere(e)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (a *Archive) ReadAt(name string, p []byte, off int64) error {
 		return fmt.Errorf("%s: no bytes %d to %d in the archive", name, off, off+int64(len(p)))
 	}
 	if a.leavesOut(e) {
-		base, at, err := a.inBase(e)
+		base, at, err := a.elsewhere(e)
 		if err != nil {
 			return err
 		}

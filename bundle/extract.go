@@ -139,7 +139,7 @@ func (a *Archive) Verify(ctx context.Context) error {
 	return a.VerifyFiles(ctx, func(Entry) bool { return true })
 }
 
-// VerifyHere is Verify without the base archive.
+// VerifyHere is Verify without the base archive, and without the files that patches make.
 func (a *Archive) VerifyHere(ctx context.Context) error {
 	return a.verify(ctx, func(e Entry) bool { return !a.leavesOut(e) })
 }

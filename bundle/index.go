@@ -15,11 +15,13 @@ import (
 )
 
 // The formats that this package writes and reads; docs/format.md describes them. FormatLean is that of an archive with lean
-// layers, FormatPatch that of a bundle with patches: programs that know only earlier ones refuse it by its name.
+// layers, FormatPatch that of a bundle with patches of an earlier one, FormatWithin that of a bundle with patches of its own files: programs
+// that know only earlier ones refuse it by its name.
 const (
-	Format      = "sealift.dev/archive/v1"
-	FormatLean  = "sealift.dev/archive/v2"
-	FormatPatch = "sealift.dev/archive/v3"
+	Format       = "sealift.dev/archive/v1"
+	FormatLean   = "sealift.dev/archive/v2"
+	FormatPatch  = "sealift.dev/archive/v3"
+	FormatWithin = "sealift.dev/archive/v4"
 )
 
 // Kind is the kind of an archive.
@@ -40,7 +42,7 @@ const (
 	Deflate Encoding = "deflate" // compressed
 	Link    Encoding = "link"    // a tar hard link to an earlier entry, without content
 	InBase  Encoding = "base"    // left out: the bundle named by Index.Base has it
-	Patched Encoding = "patch"   // left out: a patch makes it of a file that the bundle named by Index.Base has
+	Patched Encoding = "patch"   // left out: a patch makes it of a file that this bundle has, or the one named by Index.Base
 )
 
 // maxIndexSize is the largest index that is read into memory before verification: 64 MiB is about 200,000 entries.
@@ -96,6 +98,17 @@ type Entry struct {
 // absent reports whether the archive has no member for the entry.
 func (e *Entry) absent() bool { return e.Encoding == InBase || e.Encoding == Patched }
 
+// NeedsBase reports whether the content of the entry is in the bundle named by Index.Base, or is made of a file there.
+func (e *Entry) NeedsBase() bool { return e.absent() && !e.Within() }
+
+// Within reports whether a patch makes the entry of another file of the archive.
+func (e *Entry) Within() bool { return e.Patch != nil && e.Patch.Within }
+
+// Complete reports whether the archive has a member for each of its files.
+func (x Index) Complete() bool {
+	return !slices.ContainsFunc(x.Entries, func(e Entry) bool { return e.absent() })
+}
+
 // FileMode is permission bits. In JSON it is an octal string such as "0644".
 type FileMode fs.FileMode
 
@@ -149,11 +162,11 @@ func parseIndex(data []byte) (Index, error) {
 }
 
 func known(format string) bool {
-	return format == Format || format == FormatLean || format == FormatPatch
+	return format == Format || format == FormatLean || format == FormatPatch || format == FormatWithin
 }
 
 func unknownFormat(format string) error {
-	return fmt.Errorf("archive format %q is not known; this sealift reads %q, %q and %q, so use the one that made the archive", format, Format, FormatLean, FormatPatch)
+	return fmt.Errorf("archive format %q is not known; this sealift reads %q, %q, %q and %q, so use the one that made the archive", format, Format, FormatLean, FormatPatch, FormatWithin)
 }
 
 func (x Index) validate() error {
@@ -181,10 +194,10 @@ func (x Index) validate() error {
 		if e.Layer != nil && x.Format == Format {
 			return fmt.Errorf("entry %q: is a lean layer, which format %q does not have", e.Path, x.Format)
 		}
-		if (e.Encoding == Patched || e.Layer != nil && e.Layer.Compression == "") && x.Format != FormatPatch {
+		if e.older(x.Format) {
 			return fmt.Errorf("entry %q: is patched, which format %q does not have", e.Path, x.Format)
 		}
-		if e.absent() && x.Base == "" {
+		if e.NeedsBase() && x.Base == "" {
 			return fmt.Errorf("entry %q: is in another bundle, but the index names none", e.Path)
 		}
 		if e.Path == x.ownPath() || e.Path == x.ownPath()+signatureSuffix {
@@ -196,7 +209,7 @@ func (x Index) validate() error {
 		seen[e.Path] = e
 		end = e.Offset + e.Length
 	}
-	return nil
+	return x.validateWithin(seen)
 }
 
 // validDigest reports whether s is a sha256 in lower-case hex.

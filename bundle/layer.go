@@ -60,14 +60,24 @@ func (e *Entry) validateLayer() error {
 func format(entries []Entry) string {
 	needed := Format
 	for _, e := range entries {
-		if e.Encoding == Patched || e.Layer != nil && e.Layer.Compression == "" {
-			return FormatPatch
-		}
-		if e.Layer != nil {
+		switch {
+		case e.Within():
+			return FormatWithin
+		case e.Encoding == Patched || e.Layer != nil && e.Layer.Compression == "":
+			needed = FormatPatch
+		case e.Layer != nil && needed == Format:
 			needed = FormatLean
 		}
 	}
 	return needed
+}
+
+// older reports whether a format is older than what an entry is.
+func (e *Entry) older(format string) bool {
+	if e.Within() {
+		return format != FormatWithin
+	}
+	return (e.Encoding == Patched || e.Layer != nil && e.Layer.Compression == "") && format != FormatPatch && format != FormatWithin
 }
 
 // LayerEncoder makes lean layers, one after the other. It takes about 60 MiB.

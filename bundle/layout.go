@@ -22,8 +22,8 @@ type Bundle struct {
 	Lean []*Archive
 	// Since leaves out the files of an earlier bundle. Installing this bundle then needs both. nil leaves out nothing.
 	Since *Since
-	// Patched has the files of packages that a patch makes of files of the earlier bundle, by their paths in the packages, or by those of
-	// their plain layers. Members has the patches.
+	// Patched has the files that a patch makes of files of the earlier bundle, or of other files of this one, by their paths, or by those of
+	// their plain layers in the packages. Members has the patches.
 	Patched map[string]Entry
 	// Key signs the index, if it is not nil.
 	Key *signature.Key
@@ -59,7 +59,11 @@ func NewLayout(b Bundle) (*Layout, error) {
 	l := &Layout{Index: Index{Kind: KindBundle}}
 	var pieces []piece
 	for _, m := range b.Members {
-		pieces = append(pieces, piece{entry: m.entry, from: section{src: m.data, size: m.entry.Length}})
+		p := piece{entry: m.entry, from: section{src: m.data, size: m.entry.Length}}
+		if made, ok := b.Patched[m.entry.Path]; ok {
+			p = piece{entry: made}
+		}
+		pieces = append(pieces, p)
 	}
 	for n, a := range b.Packages {
 		if err := l.Index.addPackage(a); err != nil {

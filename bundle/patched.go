@@ -18,11 +18,13 @@ import (
 // PatchDir is the folder of the patches in a bundle. Each is named after its sha256.
 const PatchDir = "patches"
 
-// Patch says how a file is made of one that the earlier bundle has. Entry.Link is the path of that one.
+// Patch says how a file is made of another one. Entry.Link is the path of that one.
 type Patch struct {
 	// Path is that of the patch, an earlier file of the archive.
 	Path string `json:"path"`
-	// Base is the file as the earlier bundle has it. If it is compressed with gzip or zstd, it is unpacked first.
+	// Within means that this archive has the other file itself, and else the earlier bundle has it.
+	Within bool `json:"within,omitempty"`
+	// Base is the other file as it is there. If it is compressed with gzip or zstd, it is unpacked first.
 	Base Blob `json:"base"`
 	// From is what the patch applies to: the base, unpacked.
 	From Blob `json:"from"`
@@ -38,7 +40,7 @@ func (e *Entry) validatePatch(seen map[string]*Entry) error {
 	p := e.Patch
 	made := seen[p.Path]
 	switch {
-	case made == nil || made.absent():
+	case !p.Within && (made == nil || made.absent()): // see validateWithin
 		return fmt.Errorf("its patch %q is not an earlier file of the archive", p.Path)
 	case !validDigest(p.Base.SHA256) || !validDigest(p.From.SHA256):
 		return errors.New("is patched without the digests of its base")
@@ -50,6 +52,26 @@ func (e *Entry) validatePatch(seen map[string]*Entry) error {
 	return nil
 }
 
+// validateWithin checks the files of which patches within the archive make others, and these patches. They may lie behind the files that are made.
+func (x Index) validateWithin(entries map[string]*Entry) error {
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		if !e.Within() {
+			continue
+		}
+		base, made := entries[e.Link], entries[e.Patch.Path]
+		switch {
+		case made == nil || made.absent():
+			return fmt.Errorf("entry %q: its patch %q is not in the archive", e.Path, e.Patch.Path)
+		case base == nil || base.absent():
+			return fmt.Errorf("entry %q: is made of %q, which the archive does not have", e.Path, e.Link)
+		case base.SHA256 != e.Patch.Base.SHA256 || base.Size != e.Patch.Base.Size:
+			return fmt.Errorf("entry %q: is made of %q, which has another content", e.Path, e.Link)
+		}
+	}
+	return nil
+}
+
 // maxPatchMemory is the most memory that a patch may say it takes, in bytes.
 const maxPatchMemory = 64 << 20
 
@@ -57,12 +79,17 @@ const maxPatchMemory = 64 << 20
 type results struct {
 	mu   sync.Mutex          // held while a patch is applied: each takes memory
 	made map[string]*os.File // by sha256
+	// bases are the files of this archive to which patches applied, by sha256: others may apply to them, too.
+	bases map[string]*os.File
 }
 
 func (r *results) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
+	for _, file := range r.bases {
+		errs = append(errs, file.Close())
+	}
 	for _, file := range r.made {
 		errs = append(errs, file.Close())
 	}
@@ -100,11 +127,11 @@ func (a *Archive) result(e Entry) (*Archive, string, error) {
 
 // applyPatch makes a file. Nothing is read from it before it has its digest.
 func (a *Archive) applyPatch(e Entry) (_ *os.File, err error) {
-	base, err := a.baseOfPatch(e)
+	base, release, err := a.baseOfPatch(e)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, base.Close()) }()
+	defer func() { err = errors.Join(err, release()) }()
 	data, err := a.OpenEntry(e.Patch.Path)
 	if err != nil {
 		return nil, err
@@ -135,9 +162,30 @@ func (d drained) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// baseOfPatch returns the base of a patched entry, unpacked and compared with its digests.
-func (a *Archive) baseOfPatch(e Entry) (*os.File, error) {
-	packed, err := a.base.OpenEntry(e.Link)
+// baseOfPatch returns the base of a patched entry, unpacked and compared with its digests. Call release after use.
+func (a *Archive) baseOfPatch(e Entry) (_ *os.File, release func() error, err error) {
+	r := &a.results
+	keep := func() error { return nil }
+	if kept := r.bases[e.Patch.From.SHA256]; kept != nil && e.Within() {
+		return kept, keep, nil
+	}
+	if !e.Within() {
+		base, err := unpackedBase(a.base, e)
+		return base, func() error { return base.Close() }, err
+	}
+	base, err := unpackedBase(a, e)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.bases == nil {
+		r.bases = make(map[string]*os.File)
+	}
+	r.bases[e.Patch.From.SHA256] = base
+	return base, keep, nil
+}
+
+func unpackedBase(from *Archive, e Entry) (*os.File, error) {
+	packed, err := from.OpenEntry(e.Link)
 	if err != nil {
 		return nil, err
 	}

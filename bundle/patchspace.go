@@ -19,8 +19,8 @@ func (e *SpaceError) Error() string {
 		e.Dir, e.Free/mib, (e.Needed+mib-1)/mib, (e.Needed-e.Free+mib-1)/mib)
 }
 
-// PatchSpace returns the folder in which patches are applied, and how many bytes that still takes there at once: each result, and the
-// largest base, unpacked. Results stay until Close.
+// PatchSpace returns the folder in which patches are applied, and how many bytes that still takes there at once: each result, the files
+// of this archive that they are made of, unpacked, and the largest file of an earlier one. All but the last stay until Close. The earlier bundle may have to make files for that, too.
 func (a *Archive) PatchSpace() (dir string, bytes uint64) {
 	a.results.mu.Lock()
 	defer a.results.mu.Unlock()
@@ -30,14 +30,36 @@ func (a *Archive) PatchSpace() (dir string, bytes uint64) {
 // patchSpace is PatchSpace for some entries. a.results.mu is held.
 func (a *Archive) patchSpace(wanted func(Entry) bool) (bytes uint64) {
 	var base int64
-	counted := make(map[string]bool)
-	for _, e := range a.Index.Entries {
-		if e.Encoding != Patched || counted[e.SHA256] || a.results.made[e.SHA256] != nil || !wanted(e) {
-			continue
+	counted, bases := make(map[string]bool), make(map[string]bool)
+	if !a.partial { // somebody else has the files
+		return 0
+	}
+	count := func(in *Archive, e Entry) {
+		if e.Encoding != Patched || counted[e.SHA256] || in.results.made[e.SHA256] != nil {
+			return
 		}
 		counted[e.SHA256] = true
 		bytes += uint64(e.Size)
-		base = max(base, e.Patch.From.Size)
+		from := e.Patch.From
+		if !e.Within() {
+			base = max(base, from.Size)
+		} else if in.results.bases[from.SHA256] == nil && !bases[from.SHA256] {
+			bases[from.SHA256] = true
+			bytes += uint64(from.Size)
+		}
+	}
+	if a.base != nil {
+		a.base.results.mu.Lock()
+		defer a.base.results.mu.Unlock()
+	}
+	for _, e := range a.Index.Entries {
+		if !wanted(e) {
+			continue
+		}
+		count(a, e)
+		if a.base != nil && e.NeedsBase() {
+			count(a.base, a.base.entries[e.Link])
+		}
 	}
 	return bytes + uint64(base)
 }

@@ -76,6 +76,14 @@ func (m *Member) Path() string { return m.entry.Path }
 // Size is the length of the content, in bytes.
 func (m *Member) Size() int64 { return m.entry.Size }
 
+// Entry describes the file. Its offset means nothing.
+func (m *Member) Entry() Entry { return m.entry }
+
+// Open opens the content, and verifies it as Archive.OpenEntry does.
+func (m *Member) Open() (io.ReadCloser, error) {
+	return newVerifiedReader(m.entry, framed(m.entry, io.NewSectionReader(m.data, 0, m.entry.Length))), nil
+}
+
 // Archive returns a small archive that contains only this file and that tar can unpack.
 func (m *Member) Archive() (io.ReaderAt, int64) {
 	l := &Layout{}

@@ -30,7 +30,7 @@ func NewSince(index []byte) (*Since, error) {
 	}
 	s := &Since{digest: sha256hex.Of(index), paths: make(map[string]string, len(x.Entries)), packages: x.Packages}
 	for _, e := range x.Entries {
-		if !e.absent() {
+		if !e.NeedsBase() {
 			s.paths[e.SHA256] = e.Path
 		}
 	}
@@ -87,10 +87,10 @@ func (a *Archive) WithBase(base *Archive) error {
 		return fmt.Errorf("the bundle extends the one whose index is %s, but this is %s", a.Index.Base, base.Digest)
 	}
 	for _, e := range a.Index.Entries {
-		if !e.absent() {
+		if !e.NeedsBase() {
 			continue
 		}
-		if had, want := base.entries[e.Link], e.needs(); had.SHA256 != want.SHA256 || had.Size != want.Size || had.absent() {
+		if had, want := base.entries[e.Link], e.needs(); had.SHA256 != want.SHA256 || had.Size != want.Size || had.NeedsBase() {
 			return fmt.Errorf("%s: the earlier bundle does not have sha256 %s as %s; assemble the bundle again", e.Path, want.SHA256, e.Link)
 		}
 	}
@@ -100,7 +100,7 @@ func (a *Archive) WithBase(base *Archive) error {
 
 // CheckBase returns an error that wraps ErrNoBase if the archive leaves out files and WithBase was not called.
 func (a *Archive) CheckBase() error {
-	if a.partial && a.base == nil {
+	if a.partial && a.Index.Base != "" && a.base == nil {
 		return fmt.Errorf("%w: also name the bundle whose index is %s, with --base", ErrNoBase, a.Index.Base)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (a *Archive) WithInstalled(node Installed) error {
 	base := &Archive{Digest: a.Index.Base, entries: map[string]Entry{}, closer: node, unpacked: node.Open}
 	var lacking []string
 	for _, e := range a.Index.Entries {
-		if !e.absent() {
+		if !e.NeedsBase() {
 			continue
 		}
 		had := e.needs()
@@ -156,13 +156,15 @@ func (e *Entry) needs() Entry {
 	return had
 }
 
-// leavesOut reports whether the content of an entry is in the base, or is made of one there.
+// leavesOut reports whether the content of an entry is in the base, or is made by a patch.
 func (a *Archive) leavesOut(e Entry) bool { return a.partial && e.absent() }
 
-// inBase returns the archive with the content of an entry, and the entry's path there.
-func (a *Archive) inBase(e Entry) (*Archive, string, error) {
-	if err := a.CheckBase(); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", e.Path, err)
+// elsewhere returns the archive with the content of an entry that this one leaves out, and the entry's path there.
+func (a *Archive) elsewhere(e Entry) (*Archive, string, error) {
+	if e.NeedsBase() {
+		if err := a.CheckBase(); err != nil {
+			return nil, "", fmt.Errorf("%s: %w", e.Path, err)
+		}
 	}
 	if e.Encoding == Patched {
 		return a.result(e)
@@ -170,7 +172,7 @@ func (a *Archive) inBase(e Entry) (*Archive, string, error) {
 	return a.base, e.Link, nil
 }
 
-// UnpackedIndex returns the index of the folder that has all files of this bundle unpacked, including those in its base. With
+// UnpackedIndex returns the index of the folder that has all files of this bundle unpacked, including those that it leaves out. With
 // that index in the file IndexName, the folder opens as a complete bundle without a signature.
 func (a *Archive) UnpackedIndex() ([]byte, error) {
 	x := a.Index

@@ -74,7 +74,8 @@ func (s *Set) Close() error {
 // Make makes the patches of the packages of a bundle. lean are their lean layers, as bundle.Bundle has them. If the spool lacks a patch and
 // is busy, the error is ErrBusy.
 func (e Earlier) Make(ctx context.Context, packages, lean []*bundle.Archive) (*Set, error) {
-	m := maker{Earlier: e, set: &Set{Entries: make(map[string]bundle.Entry)}, taken: make(map[string]bool)}
+	m := newMaker(e.Spool)
+	m.Earlier = e
 	for n, a := range packages {
 		one := target{archive: a, info: a.Index.Packages[0]}
 		if n < len(lean) {
@@ -84,9 +85,7 @@ func (e Earlier) Make(ctx context.Context, packages, lean []*bundle.Archive) (*S
 			return nil, fmt.Errorf("patches of %s %s: %w", one.info.Name, one.info.Version, err)
 		}
 	}
-	var err error
-	m.set.Members, err = bundle.Render(ctx, m.files, bundle.WriteOptions{Spool: e.Spool.dir, Plain: true})
-	return m.set, err
+	return m.finish(ctx)
 }
 
 // target is a package of the new bundle.
@@ -98,9 +97,14 @@ type target struct {
 
 type maker struct {
 	Earlier
+	spool *Spool
 	set   *Set
 	files []bundle.File   // the patches
 	taken map[string]bool // paths of files in it
+}
+
+func newMaker(s *Spool) *maker {
+	return &maker{spool: s, set: &Set{Entries: make(map[string]bundle.Entry)}, taken: make(map[string]bool)}
 }
 
 func (m *maker) patchPackage(ctx context.Context, t target) error {
@@ -120,8 +124,7 @@ func (m *maker) patchPackage(ctx context.Context, t target) error {
 		if !ok {
 			continue
 		}
-		old := content{archive: from, entry: base, plain: bundle.Blob{SHA256: base.SHA256, Size: base.Size}}
-		now := content{archive: t.archive, entry: e, plain: bundle.Blob{SHA256: e.SHA256, Size: e.Size}}
+		old, now := file(from, base), file(t.archive, e)
 		if err := m.patch(ctx, old, now, e.Path, e.Length); err != nil {
 			return fmt.Errorf("%s: %w", e.Path, err)
 		}
@@ -150,42 +153,52 @@ func (m *maker) patch(ctx context.Context, old, now content, name string, carrie
 	if !packed && old.layer != "" { // an earlier patch made the layer
 		at, ok = m.Since.Has(bundle.Entry{SHA256: old.plain.SHA256})
 	}
-	if !ok || old.entry.Encoding == bundle.InBase || old.entry.Encoding == bundle.Patched || max(old.plain.Size, now.plain.Size, old.entry.Size) > largest {
+	if !ok || old.entry.NeedsBase() || max(old.plain.Size, now.plain.Size, old.entry.Size) > largest {
 		return nil
 	}
-	made, file, err := m.spooled(ctx, old, now)
+	made, err := m.spooled(ctx, old, now)
 	if errors.Is(err, errTooLarge) {
 		return nil
 	}
 	if err != nil || made.Size*100 > carried*pays {
 		return err
 	}
-	p := path.Join(bundle.PatchDir, made.SHA256)
-	if !m.taken[p] {
-		m.files = append(m.files, bundle.File{Path: p, Mode: 0o644, Size: made.Size, SHA256: made.SHA256, Checked: true, Open: func() (io.ReadCloser, error) { return os.Open(file) }})
-		m.taken[p] = true
-	}
 	base := made.From
 	if packed {
 		base = bundle.Blob{SHA256: old.entry.SHA256, Size: old.entry.Size}
 	}
+	m.add(made, now, name, at, bundle.Patch{Base: base})
+	return nil
+}
+
+// add adds a patched file to the set. name is the path of the file in its package, and at the path of its base.
+func (m *maker) add(made spooled, now content, name, at string, p bundle.Patch) {
+	p.Path, p.From, p.Memory = path.Join(bundle.PatchDir, made.SHA256), made.From, patch.Memory
 	e := bundle.Entry{
-		Path: now.entry.Path, Mode: now.entry.Mode, Size: made.Result.Size, SHA256: made.Result.SHA256, Encoding: bundle.Patched, Link: at,
-		Patch: &bundle.Patch{Path: p, Base: base, From: made.From, Memory: patch.Memory},
+		Path: now.entry.Path, Mode: now.entry.Mode, Size: made.Result.Size, SHA256: made.Result.SHA256, Encoding: bundle.Patched, Link: at, Patch: &p,
 	}
 	if now.layer != "" {
 		e.Path = path.Join(path.Dir(e.Path), e.SHA256)
 		e.Layer = &bundle.Layer{Blob: now.layer, DiffID: e.SHA256, Size: e.Size}
 		if m.taken[e.Path] { // another layer unpacks to the same
-			return nil
+			return
 		}
 		m.taken[e.Path] = true
 	}
+	if !m.taken[p.Path] {
+		m.taken[p.Path] = true
+		m.files = append(m.files, bundle.File{Path: p.Path, Mode: 0o644, Size: made.Size, SHA256: made.SHA256, Checked: true, Open: func() (io.ReadCloser, error) { return os.Open(made.name) }})
+	}
 	m.set.Entries[name] = e
-	return nil
+}
+
+// finish renders the patches.
+func (m *maker) finish(ctx context.Context) (_ *Set, err error) {
+	m.set.Members, err = bundle.Render(ctx, m.files, bundle.WriteOptions{Spool: m.spool.dir, Plain: true})
+	return m.set, err
 }
 
 // spoolName returns the file of the patch between two contents.
 func (m *maker) spoolName(old, now content) string {
-	return filepath.Join(m.Spool.dir, old.plain.SHA256+"-"+now.plain.SHA256+form)
+	return filepath.Join(m.spool.dir, old.plain.SHA256+"-"+now.plain.SHA256+form)
 }

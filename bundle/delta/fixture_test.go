@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -65,9 +67,15 @@ const baseLayer = 20 // its seed: the same in all versions
 // packageOf returns a package with a program, a text that never changes, a compressed file, and an image of two layers.
 func packageOf(t *testing.T, version uint64) *bundle.Archive {
 	t.Helper()
+	return packageWith(t, version, layerOf(t, "app", program(21, version, 400_000)), map[string][]byte{"program": program(1, version, 500_000)})
+}
+
+// packageWith is packageOf with other programs, and another layer of the image.
+func packageWith(t *testing.T, version uint64, app v1.Layer, programs map[string][]byte) *bundle.Archive {
+	t.Helper()
 	p := bundle.Package{Name: "demo", Version: fmt.Sprintf("1.%d.0", version), Platforms: []string{"linux/amd64"}}
 	dir := bundle.AddOnDir(p.Name, p.Version)
-	image, err := mutate.AppendLayers(empty.Image, layerOf(t, "base", program(baseLayer, 0, 200_000)), layerOf(t, "app", program(21, version, 400_000)))
+	image, err := mutate.AppendLayers(empty.Image, layerOf(t, "base", program(baseLayer, 0, 200_000)), app)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +100,10 @@ func packageOf(t *testing.T, version uint64) *bundle.Archive {
 	}
 	noise := make([]byte, 100_000)
 	_, _ = rand.NewChaCha8([32]byte{byte(version)}).Read(noise)
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		p.Files = append(p.Files, bundle.BytesFile(path.Join(dir, "assets", name), 0o755, programs[name]))
+	}
 	p.Files = append(p.Files,
-		bundle.BytesFile(path.Join(dir, "assets/program"), 0o755, program(1, version, 500_000)),
 		bundle.BytesFile(path.Join(dir, "assets/same"), 0o755, program(2, 0, 100_000)),
 		bundle.BytesFile(path.Join(dir, "assets/packed.tgz"), 0o644, append([]byte{0x1f, 0x8b}, noise...)),
 		bundle.BytesFile(path.Join(dir, "install.sh"), 0o644, fmt.Appendf(nil, "echo %d\n", version)))

@@ -101,13 +101,14 @@ func (t target) leanLayer(l layer) (bundle.Entry, bool) {
 
 // carried returns a layer as an archive has it.
 func carried(a *bundle.Archive, l layer) (content, bool) {
-	c := content{archive: a, plain: bundle.Blob{SHA256: l.diff}, layer: path.Base(l.name)}
-	if e, ok := a.LeanLayer(l.name); ok {
-		c.entry, c.plain.Size = e, e.Layer.Size
-		return c, true
+	c := content{plain: bundle.Blob{SHA256: l.diff}, layer: path.Base(l.name)}
+	e, ok := a.LeanLayer(l.name)
+	if ok {
+		c.plain.Size = e.Layer.Size
+	} else {
+		e, ok = a.Entry(l.name)
 	}
-	e, ok := a.Entry(l.name)
-	c.entry = e
+	c.entry, c.open = e, opener(a, e)
 	return c, ok
 }
 

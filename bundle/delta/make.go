@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,25 @@ import (
 
 // content is a file of an archive. A layer is patched unpacked.
 type content struct {
-	archive *bundle.Archive
-	entry   bundle.Entry
-	plain   bundle.Blob // what is patched; the size of a layer may be 0, which means unknown
-	layer   string      // sha256 of the layer that a manifest names; "" for another file
+	open  func() (io.ReadCloser, error)
+	entry bundle.Entry
+	plain bundle.Blob // what is patched; the size of a layer may be 0, which means unknown
+	layer string      // sha256 of the layer that a manifest names; "" for another file
+}
+
+// file returns a file of an archive that is not a layer.
+func file(a *bundle.Archive, e bundle.Entry) content {
+	return content{open: opener(a, e), entry: e, plain: bundle.Blob{SHA256: e.SHA256, Size: e.Size}}
+}
+
+func opener(a *bundle.Archive, e bundle.Entry) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return a.OpenEntry(e.Path) }
+}
+
+// spooled is a patch in the spool.
+type spooled struct {
+	made
+	name string // of the file
 }
 
 // made describes a patch in the spool.
@@ -36,27 +52,24 @@ type made struct {
 // Digest implements spool.Description.
 func (m made) Digest() string { return m.SHA256 }
 
-// spooled returns a patch and its file. The patch is made if the spool lacks it.
-func (m *maker) spooled(ctx context.Context, old, now content) (made, string, error) {
+// spooled returns a patch. It is made if the spool lacks it.
+func (m *maker) spooled(ctx context.Context, old, now content) (spooled, error) {
 	name := m.spoolName(old, now)
 	if known, err := spool.Read[made](name); err == nil {
-		return known, name, nil
+		return spooled{known, name}, nil
 	}
-	if !m.Spool.making.TryLock() {
-		return made{}, "", ErrBusy
+	if !m.spool.making.TryLock() {
+		return spooled{}, ErrBusy
 	}
-	defer m.Spool.making.Unlock()
-	if err := os.MkdirAll(m.Spool.dir, 0o755); err != nil {
-		return made{}, "", err
-	}
+	defer m.spool.making.Unlock()
 	from, fromSize, err := m.mapped(ctx, old)
 	if err != nil {
-		return made{}, "", err
+		return spooled{}, err
 	}
 	defer func() { _ = unmap(from) }()
 	result, resultSize, err := m.mapped(ctx, now)
 	if err != nil {
-		return made{}, "", err
+		return spooled{}, err
 	}
 	defer func() { _ = unmap(result) }()
 	d, err := spool.Write(name, func(w io.Writer) (made, error) {
@@ -67,13 +80,38 @@ func (m *maker) spooled(ctx context.Context, old, now content) (made, string, er
 			From: bundle.Blob{SHA256: old.plain.SHA256, Size: fromSize}, Result: bundle.Blob{SHA256: now.plain.SHA256, Size: resultSize},
 		}, err
 	})
-	return d, name, err
+	if err == nil {
+		err = checkPatch(name, from, d.Result)
+	}
+	return spooled{d, name}, err
+}
+
+// checkPatch applies a new patch, so that whoever assembles bundles of it need not.
+func checkPatch(name string, from []byte, result bundle.Blob) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := patch.NewReader(f, bytes.NewReader(from), int64(len(from)), result.Size)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	got, size, err := sha256hex.Read(r)
+	if err == nil && (got != result.SHA256 || size != result.Size) {
+		err = errors.Join(errors.New("the patch makes another file than it was made of"), os.Remove(name))
+	}
+	return err
 }
 
 // mapped unpacks a content into a file without a name, compares it with its digest, and maps it: so it takes memory only as long as there is
 // some.
 func (m *maker) mapped(ctx context.Context, c content) (data []byte, size int64, err error) {
-	f, err := atomicfile.Nameless(m.Spool.dir)
+	if err := os.MkdirAll(m.spool.dir, 0o755); err != nil {
+		return nil, 0, err
+	}
+	f, err := atomicfile.Nameless(m.spool.dir)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -94,7 +132,7 @@ func unmap(data []byte) error {
 
 // unpack writes the unpacked content, to which the patch applies.
 func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
-	file, err := c.archive.OpenEntry(c.entry.Path)
+	file, err := c.open()
 	if err != nil {
 		return 0, err
 	}

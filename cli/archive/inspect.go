@@ -45,19 +45,24 @@ sha256, and with --entries every file. The command reads only the index, also fr
 	return cmd
 }
 
-// printBase prints what a bundle needs from an earlier one.
+// printBase prints what a bundle leaves out.
 func printBase(out io.Writer, s Summary) {
-	if s.Base == "" {
-		return
-	}
-	var had, patched int
+	var had, patched, similar int
 	for _, e := range s.Entries {
-		switch e.Encoding {
-		case bundle.InBase:
+		switch {
+		case e.Encoding == bundle.InBase:
 			had++
-		case bundle.Patched:
+		case e.Within():
+			similar++
+		case e.Encoding == bundle.Patched:
 			patched++
 		}
+	}
+	if similar > 0 {
+		fmt.Fprintf(out, "patches make %d of its files of similar ones in it\n", similar)
+	}
+	if s.Base == "" {
+		return
 	}
 	fmt.Fprintf(out, "adds to the bundle with index sha256:%s: %d files are there, and patches make %d of its files\n", s.Base, had, patched)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
@@ -82,9 +83,10 @@ With --split, FILE is a folder with parts that fit on media: FAT32, DVDs. Parts 
 parts is repaired while they are read. The scripts and the sealift of the nodes lie beside the parts; copy them to
 the first disk. 'sealift verify --media' checks parts.
 
-With --lean, the bundle has the layers of images compressed again, with zstd. It is smaller, and nodes need a sealift that
-knows this format, as the one in the bundle does. Images keep their digests. The cache keeps the layers, so that only the
-first bundle with a package takes longer. With the record of a cluster that has such layers, the bundle has them, too:
+With --lean, the bundle has the layers of images compressed again, with zstd, and of similar programs, such as those of one
+Kubernetes, it has one whole and patches that make the others of it. It is smaller, and nodes need a sealift that
+knows this format, as the one in the bundle does, and space for the programs that patches make. Images keep their digests.
+The cache keeps the layers and patches, so that only the first bundle with a package takes longer. With the record of a cluster that has such layers, the bundle has them, too:
 --lean=false makes it without them.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
@@ -116,7 +118,7 @@ func (o *bundleOptions) add(cmd *cobra.Command) {
 	app.AddSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
 	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
-	flags.BoolVar(&o.lean, "lean", false, "compress the layers of images again, for a smaller bundle")
+	flags.BoolVar(&o.lean, "lean", false, "compress the layers of images again, and carry similar programs as patches, for a smaller bundle")
 	flags.BoolVar(&o.patch, "patch", false, "with --since or the record of a cluster: carry what changed as patches")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	flags.BoolVar(&o.evidence, "evidence", false, "also write evidence of what is in the bundle, as 'sealift evidence' does")
@@ -205,9 +207,10 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 		fmt.Fprintln(a.Err, "the cluster has layers that were compressed again, and the bundle gets such layers, too; with --lean=false it does not")
 		o.lean = true
 	}
-	var spooled *lean.Spool
+	var layers *lean.Spool
+	var similar *delta.Spool
 	if o.lean {
-		spooled = lean.NewSpool(deflated(o.cache))
+		layers, similar = lean.NewSpool(deflated(o.cache)), delta.NewSpool(deflated(o.cache))
 	}
 	patches, err := had.patches(o)
 	if err != nil {
@@ -218,7 +221,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	}
 	if p.Plan, err = assemble.Prepare(ctx, assemble.Request{
 		Installer: installer, Steps: steps, Packages: from, Programs: p.programs, Commands: a.nodes, KeepPreflight: len(o.programs.preflight) > 0,
-		Since: had.since, Lean: spooled, Patches: patches, Key: key,
+		Since: had.since, Lean: layers, Patches: patches, Similar: similar, Key: key,
 	}); err != nil {
 		return p, errors.Join(err, p.programs.close())
 	}

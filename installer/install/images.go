@@ -53,7 +53,7 @@ func openTrusted(ctx context.Context, o ImageOptions) (_ *bundle.Archive, err er
 			return nil, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
 		}
 	}
-	if a.Index.Base != "" {
+	if !a.Index.Complete() {
 		if err := a.VerifyFiles(ctx, a.Index.OfImage); err != nil {
 			return nil, fmt.Errorf("%s, or what it adds to, cannot be used: %w", o.Archive, err)
 		}

@@ -92,13 +92,14 @@ show sealift upgrade --bundle /media/usb/cluster.tar.gz --plan
 `
 )
 
-// awaitsWell returns a script that waits until the API takes the token of every pod, and metrics-server answers with its own.
+// awaitsWell returns a script that waits until the API takes the token of every pod, and metrics-server answers with its own. The kernel lets
+// nobody follow the links to a token that its pod's user owns (fs.protected_symlinks), so the script finds the file itself.
 func (n node) awaitsWell() string {
 	return `
 refused() {
 	for token in /var/lib/kubelet/pods/*/volumes/kubernetes.io~projected/*/token; do
 		kubectl --kubeconfig /dev/null --server https://` + n.Address().String() + `:6443 --certificate-authority /etc/kubernetes/pki/ca.crt \
-			--token "$(cat "$token")" get --raw /version >/dev/null 2>&1 || echo "refused: $token"
+			--token "$(cat "$(readlink -f "$token")")" get --raw /version >/dev/null 2>&1 || echo "refused: $token"
 	done
 }
 for i in $(seq 60); do
@@ -108,6 +109,7 @@ for i in $(seq 60); do
 done
 echo "$left"
 sealift status
+` + kubectl + `logs --namespace kube-system --selector k8s-app=metrics-server --tail 20
 exit 1
 `
 }

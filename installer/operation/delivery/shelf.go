@@ -21,7 +21,7 @@ type index struct {
 
 // indexOf returns the index of an archive. Together with its base, a bundle is another one, which leaves out nothing.
 func indexOf(a *bundle.Archive) (i index, err error) {
-	if a.Index.Base == "" {
+	if a.Index.Complete() {
 		i.text, _ = a.Raw()
 	} else if i.text, err = a.UnpackedIndex(); err != nil {
 		return i, err
@@ -40,7 +40,7 @@ func put(ctx context.Context, a *bundle.Archive, i index, archive, shelf string)
 		return err
 	}
 	place := filepath.Join(shelf, i.digest)
-	if a.Size() == 0 && a.Index.Base == "" {
+	if a.Size() == 0 && a.Index.Complete() {
 		folder, err := filepath.EvalSymlinks(archive)
 		if err == nil {
 			folder, err = filepath.Abs(folder)
