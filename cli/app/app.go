@@ -207,7 +207,7 @@ func fileNames(flags *pflag.FlagSet) error {
 		value := f.Value.String()
 		_, resets := f.Annotations[emptyFlag]
 		if (isFile(f) || isOutput(f)) && !resets && f.Name != "kubeconfig" && (value == "" || value == "[]" && f.Value.Type() == "stringArray") {
-			errs = append(errs, UsageError("--%s is empty; name a file, or leave the flag out", f.Name))
+			errs = append(errs, UsageError("--%s is empty; name a file or a folder, or leave the flag out", f.Name))
 		}
 		if isOutput(f) && value == "-" && f.DefValue != "-" {
 			errs = append(errs, UsageError("--%s -: this command does not write to standard output; name a file", f.Name))

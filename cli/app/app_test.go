@@ -68,13 +68,13 @@ func TestUnsetVariablesOfScriptsAreWrongUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"load", "--key", "a", "--seal", "b", "x"}, ""},
-		{[]string{"load", "--key", ""}, "ship: --key is empty; name a file, or leave the flag out\n"},
-		{[]string{"load", "--key="}, "ship: --key is empty; name a file, or leave the flag out\n"},
-		{[]string{"load", "--seal", ""}, "ship: --seal is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--key", ""}, "ship: --key is empty; name a file or a folder, or leave the flag out\n"},
+		{[]string{"load", "--key="}, "ship: --key is empty; name a file or a folder, or leave the flag out\n"},
+		{[]string{"load", "--seal", ""}, "ship: --seal is empty; name a file or a folder, or leave the flag out\n"},
 		{[]string{"load", "--flag", ""}, ""},
 		{[]string{"load", "--kubeconfig", "", "--note", "", "--programs="}, ""},
 		{[]string{"load", "x", ""}, "ship: argument 2 is empty; the usage is 'ship load [CARGO...]'; see 'ship load --help'\n"},
-		{[]string{"load", "--out", ""}, "ship: --out is empty; name a file, or leave the flag out\n"},
+		{[]string{"load", "--out", ""}, "ship: --out is empty; name a file or a folder, or leave the flag out\n"},
 		{[]string{"load", "--html", "-"}, "ship: --html -: this command does not write to standard output; name a file\n"},
 		{[]string{"load", "x", "--", "sh", "-c", ""}, ""},
 		{[]string{"set", "flag", ""}, ""},

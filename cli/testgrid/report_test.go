@@ -50,7 +50,7 @@ func TestEnterOpensShellOnTestHost(t *testing.T) {
 		"no such node":        {[]string{"one", "--system", "b", "--node", "2"}, app.ExitUsage, "nodes 1 to 1"},
 		"a test without any":  {[]string{"gone"}, app.ExitFailed, "--keep-failed"},
 		"no such test":        {[]string{"three"}, app.ExitFailed, `no test "three"`},
-		"a folder is missing": {[]string{"one", "--out", ""}, app.ExitUsage, "--out is missing"},
+		"a folder is missing": {[]string{"one", "--out", ""}, app.ExitUsage, "--out is empty"},
 	} {
 		var stdout, stderr bytes.Buffer
 		args := append([]string{"enter", "--out", out}, row.args...)

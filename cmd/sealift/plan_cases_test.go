@@ -24,6 +24,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/cluster/peer"
 	"github.com/sealift/sealift/installer/cluster/share"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/internal/testing/fixture"
@@ -171,7 +172,7 @@ func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 		t.Fatal(err)
 	}
 	s := &share.Server{Root: root, Programs: share.Programs{Platform: host.Platform, Binary: binary}, Script: func() ([]byte, error) { return nil, nil }, Log: slog.New(slog.DiscardHandler),
-		Blobs:     func(context.Context, string) (share.Blob, error) { return nil, fs.ErrNotExist },
+		Blobs:     func(context.Context, string) (peer.Blob, error) { return nil, fs.ErrNotExist },
 		Authorize: func(context.Context, string) error { return nil },
 		Cluster: func(context.Context, func(identity.Right) bool) (share.Cluster, error) {
 			return share.Cluster{Name: "test", KubernetesVersion: "1.36.3", PodCIDR: "10.32.0.0/20", ServiceCIDR: "10.96.0.0/22", Endpoint: "127.0.0.1:6444", Installer: string(installer)}, nil

@@ -72,7 +72,7 @@ func (n node) ending(authorities []tls.Certificate, text []byte, end time.Time) 
 func (n node) expire(authorities []tls.Certificate) (files int) {
 	n.t.Helper()
 	list := n.must("find /etc/kubernetes/pki -name '*.crt' ! -name '*ca.crt'; grep -ls client-certificate-data /etc/kubernetes/*.conf; ls /var/lib/kubelet/pki/*-current.pem")
-	for _, file := range strings.FieldsSeq(list) {
+	for file := range strings.FieldsSeq(list) {
 		text := []byte(n.must("cat " + file))
 		if strings.HasSuffix(file, ".conf") {
 			text = embedded.ReplaceAllFunc(text, func(field []byte) []byte {

@@ -57,7 +57,7 @@ func TestCAsAreRotatedDuringWrites(t *testing.T) {
 
 	taken := strings.Fields(first.must("cat /tmp/taken"))
 	there := map[string]bool{}
-	for _, name := range strings.FieldsSeq(first.must(kubectl + "get configmaps -o name | grep /written-")) {
+	for name := range strings.FieldsSeq(first.must(kubectl + "get configmaps -o name | grep /written-")) {
 		there[strings.TrimPrefix(name, "configmap/written-")] = true
 	}
 	lost := 0

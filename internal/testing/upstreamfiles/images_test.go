@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/catalog/references/object"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // found are the images of objects.
 func found(t *testing.T, text []byte) (images []object.Image) {
 	t.Helper()
-	if err := object.Documents(text, func(node *yaml.Node) { images = append(images, object.Scan{}.Images(node)...) }); err != nil {
+	if err := strictyaml.Documents(text, func(node *yaml.Node) { images = append(images, object.Scan{}.Images(node)...) }); err != nil {
 		t.Fatal(err)
 	}
 	return images
