@@ -19,7 +19,7 @@ func TestHostsInstallFromLeanBundle(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		r.run(t, "bundle", "-f", filepath.Join(repository, "testgrid/demo/installer.yaml"), "--store", r.packages, "--out", filepath.Join(dir, "cluster.tar.gz"), "--lean", "--cache", r.cache)
+		r.run(t, "bundle", "-f", filepath.Join(r.dir(), "installer.yaml"), "--store", r.packages, "--out", filepath.Join(dir, "cluster.tar.gz"), "--lean", "--cache", r.cache)
 		shell(t, dir, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
 	})
 	lean, whole := bundleSize(t, usb), bundleSize(t, r.usb)
