@@ -62,9 +62,8 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	bundled := preflight.Check{Name: "bundle", Probe: i.whole}.Ahead(ctx)
-	defer func() { stop(); bundled.Probe(ctx, new(preflight.Reporter)) }() // nothing reads the bundle afterwards
+	bundled, release := i.verification(ctx)
+	defer release()
 	addRole(&needs, o.Node, i.spec)
 	if !balancer.Serves(i.settings.endpoint) || i.Journal.Began(node.BalancerStep) {
 		// nothing of this install will listen there, or does already
@@ -99,6 +98,18 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	verified, err := preflight.Run(ctx, []preflight.Check{bundled})
 	report.Results = slices.Concat(i.refused, report.Results, verified.Results, asked, failed, left)
 	return preflight.NewRecord(o.Node, o.Policy, report), cmp.Or(failure, err)
+}
+
+// verification returns the check of the bundle, which has begun already: unless it makes files of patches, for they take space that other
+// checks measure. After release, nothing reads the bundle.
+func (i *Install) verification(ctx context.Context) (check preflight.Check, release func()) {
+	check = preflight.Check{Name: "bundle", Probe: i.whole}
+	if _, made := i.archive.PatchSpace(); made > 0 {
+		return check, func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	check = check.Ahead(ctx)
+	return check, func() { stop(); check.Probe(ctx, new(preflight.Reporter)) }
 }
 
 // checks are sealift's own checks of this host, in the order of the report.

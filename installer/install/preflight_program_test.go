@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/poll"
@@ -272,6 +274,77 @@ func TestBundleIsVerifiedWhileAddOnsAreAsked(t *testing.T) {
 	if verified < 0 || asked < verified {
 		t.Errorf("the bundle's result is number %d, the add-on's %d of %+v", verified, asked, r.Results)
 	}
+}
+
+// TestBundleWithPatchesIsVerifiedAfterOtherChecks: the files that its patches make would take the space that these measure.
+func TestBundleWithPatchesIsVerifiedAfterOtherChecks(t *testing.T) {
+	short.AsRoot(t, "an install")
+	t.Setenv("TMPDIR", t.TempDir())
+	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})
+	data := kurlBundle(t, text, txtar.Parse([]byte("-- goldpinger/1.0.0/Manifest --\n-- goldpinger/1.0.0/install.sh --\ngoldpinger() { :; }\n")).Files)
+	i, err := prepare(t, data, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	for _, patched := range []bool{false, true} {
+		dir := t.TempDir()
+		g := &gate{tried: filepath.Join(dir, "tried"), opens: dir}
+		content := data
+		if patched {
+			content = similarFiles(t)
+		}
+		g.Reader = bytes.NewReader(content)
+		if i.archive, err = bundle.NewArchive(g, int64(len(content))); err != nil {
+			t.Fatal(err)
+		}
+		g.armed.Store(true)
+		check, release := i.verification(t.Context())
+		began := func() bool { _, err := os.Stat(g.tried); return err == nil }
+		if patched {
+			if began() {
+				t.Error("the bundle with patches is read before the other checks")
+			}
+			check.Probe(t.Context(), new(preflight.Reporter))
+		}
+		release()
+		if !began() {
+			t.Errorf("the bundle was not read, patched: %t", patched)
+		}
+	}
+}
+
+// similarFiles returns a bundle with a file that a patch makes of another one.
+func similarFiles(t *testing.T) []byte {
+	t.Helper()
+	random, p := rand.New(rand.NewPCG(1, 1)), bundle.Package{Name: "demo", Version: "1.0.0", Platforms: []string{"linux/amd64"}}
+	var code []byte
+	for len(code) < 3<<20 {
+		code = append(code, byte(random.Uint32())&0x3f)
+	}
+	for _, name := range []string{"one", "two"} {
+		code[0]++
+		p.Files = append(p.Files, bundle.BytesFile("addons/demo/1.0.0/assets/"+name, 0o755, bytes.Clone(code)))
+	}
+	var packed, out bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &packed, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.NewArchive(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bundle.Bundle{Packages: []*bundle.Archive{a}}
+	set, err := delta.NewSpool(t.TempDir()).Within(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	b.Members, b.Patched = set.Members, set.Entries
+	if _, err := bundle.WriteBundle(t.Context(), &out, b); err != nil || len(set.Entries) != 1 {
+		t.Fatalf("%d files are made, %v", len(set.Entries), err)
+	}
+	return out.Bytes()
 }
 
 // TestProgramsRunFromExecutableFolder: hardening profiles mount /tmp with noexec.
