@@ -154,7 +154,7 @@ func badHosts() []badHost {
 		},
 		{
 			name: "a site that demands a verdict about vulnerabilities",
-			setup: "cp -a /etc /run/etc && mount --bind /run/etc /etc && mkdir /etc/sealift && printf %s " + shellword.Quote(`vulnerabilities: {keys: ["-----BEGIN PUBLIC KEY-----\n`+
+			setup: "mount -t tmpfs none /mnt && cp -a /etc /mnt/etc && mount --bind /mnt/etc /etc && mkdir /etc/sealift && printf %s " + shellword.Quote(`vulnerabilities: {keys: ["-----BEGIN PUBLIC KEY-----\n`+
 				`MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEMcczqmhWJbNZvTU5nNvhsbXNObzkR2oDva8JiMzKrja8+1n86Em+3h3GI27IIu9oNEtVUbb2M2yaWVdANmu8sQ==\n-----END PUBLIC KEY-----\n"]}`) +
 				" >/etc/sealift/vulnerabilities.yaml\n",
 			code: 3, refusal: "/etc/sealift/vulnerabilities.yaml demands a verdict about vulnerabilities, and the bundle came without one (",
