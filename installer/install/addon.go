@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func readAddOn(a *bundle.Archive, wanted *spec.AddOn) (addOn, error) {
 	if *wanted, err = one.meta.Typed(*wanted); err != nil {
 		return addOn{}, fmt.Errorf("%s: %w", wanted.Pos, err)
 	}
-	one.options = optionsDigest(wanted.Options)
+	one.options = optionsDigest(wanted.Name, wanted.Options)
 	text, err := a.ReadFile(path.Join(info.Dir(), "Manifest"), maxScriptSize)
 	if err != nil {
 		return addOn{}, err
@@ -164,8 +165,13 @@ func readAddOn(a *bundle.Archive, wanted *spec.AddOn) (addOn, error) {
 	return one, err
 }
 
-// optionsDigest reports whether the Installer says the same of an add-on as before.
-func optionsDigest(o spec.Options) string {
+// optionsDigest tells whether the Installer says the same of an add-on as before. A running cluster takes another kubernetes.oidc, which has a
+// step of its own.
+func optionsDigest(name string, o spec.Options) string {
+	if _, login := o["oidc"]; login && name == kubernetesCapability {
+		o = maps.Clone(o)
+		delete(o, "oidc")
+	}
 	if len(o) == 0 {
 		o = nil
 	}

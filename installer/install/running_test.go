@@ -248,8 +248,21 @@ func TestRenamedRuntimeKeepsVersion(t *testing.T) {
 	}
 }
 
-func TestEmptyOptionsAreEqual(t *testing.T) {
-	if optionsDigest(nil) != optionsDigest(map[string]any{}) || optionsDigest(nil) == optionsDigest(map[string]any{"a": 1}) {
-		t.Error("options are told apart wrongly")
+func TestOptionsThatBindRunningAddOn(t *testing.T) {
+	login := map[string]any{"issuers": []any{}}
+	for _, row := range []struct {
+		name    string
+		was, is map[string]any
+		equal   bool
+	}{
+		{"kubernetes", nil, map[string]any{}, true},
+		{"kubernetes", nil, map[string]any{"a": 1}, false},
+		{"kubernetes", map[string]any{"a": 1}, map[string]any{"a": 1, "oidc": login}, true},
+		{"kubernetes", nil, map[string]any{"oidc": login}, true},
+		{"another", nil, map[string]any{"oidc": login}, false},
+	} {
+		if got := optionsDigest(row.name, row.was) == optionsDigest(row.name, row.is); got != row.equal {
+			t.Errorf("%s with %v, then %v: equal %t", row.name, row.was, row.is, got)
+		}
 	}
 }
