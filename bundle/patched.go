@@ -52,7 +52,7 @@ func (e *Entry) validatePatch(seen map[string]*Entry) error {
 	return nil
 }
 
-// validateWithin checks the files of which patches within the archive make others, and these patches. They may lie behind the files that are made.
+// validateWithin checks the entries that are made of another file of the archive: that file and the patch must be there, in any order.
 func (x Index) validateWithin(entries map[string]*Entry) error {
 	for i := range x.Entries {
 		e := &x.Entries[i]

@@ -86,7 +86,7 @@ func (m *maker) spooled(ctx context.Context, old, now content) (spooled, error) 
 	return spooled{d, name}, err
 }
 
-// checkPatch applies a new patch, so that whoever assembles bundles of it need not.
+// checkPatch applies a new patch once, and compares the result. Assembling a bundle then only copies it.
 func checkPatch(name string, from []byte, result bundle.Blob) error {
 	f, err := os.Open(name)
 	if err != nil {

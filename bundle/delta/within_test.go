@@ -57,7 +57,7 @@ func TestSimilarFilesOfBundleAreCarriedOnce(t *testing.T) {
 		t.Errorf("with patches %d bytes, without %d", len(data), len(plain))
 	}
 	if !bytes.Equal(data, within(t, delta.NewSpool(folder), b)) || !bytes.Equal(data, within(t, delta.NewSpool(t.TempDir()), b)) {
-		t.Error("the same bundle has other bytes when it is made again")
+		t.Error("a second run wrote other bytes")
 	}
 	a := opened(t, data)
 	made := map[string]bool{}
@@ -115,7 +115,7 @@ func TestLaterBundleAddsToOneWithSimilarFiles(t *testing.T) {
 	next := packageWith(t, 1, layerOf(t, "app", relative(0, 1)), map[string][]byte{"two": relative(0, 12), "three": relative(0, 13)})
 	equalsWhole(t, withBase(t, update(t, earlier(t, old), bundle.Bundle{Packages: []*bundle.Archive{next}}), old), next)
 
-	// What changed is made of what changed, and is no larger for that.
+	// Changed files are made of each other, not of the earlier bundle.
 	spool, since := delta.NewSpool(t.TempDir()), earlier(t, old).Since
 	other := release(t, 2)
 	equalsWhole(t, withBase(t, within(t, spool, bundle.Bundle{Packages: []*bundle.Archive{other}, Since: since}), old), other)
