@@ -117,19 +117,20 @@ func packagePieces(a *Archive, n int, lean *Archive, since *Since, patched map[s
 		e.Header = int64(len(header))
 		pieces = append(pieces, piece{entry: e, from: section{pkg: n, off: a.first, size: e.Length}})
 	}
+	taken := make(map[string]bool) // two layers may unpack to the same
 	for _, e := range a.Index.Entries {
 		p := piece{entry: e, from: section{pkg: n, off: a.body + e.Offset, size: e.Length}}
-		at, had := since.Has(e)
-		if l, ok := lean.leanLayer(e); ok && !had {
+		var form *Entry
+		if l, ok := lean.leanLayer(e); ok {
+			form = &l
 			p = piece{entry: l, from: section{src: lean.src, off: lean.body + l.Offset, size: l.Length}}
-			at, had = since.Has(l)
 		}
-		if made, ok := patched[e.Path]; ok && !had {
+		if made, ok := patched[e.Path]; ok {
 			p = piece{entry: made}
 		}
-		if had {
-			e := p.entry
-			p = piece{entry: Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: InBase, Link: at, Layer: e.Layer}}
+		if left, ok := since.Left(e, form); ok && !taken[left.Path] {
+			taken[left.Path] = true
+			p = piece{entry: left}
 		}
 		pieces = append(pieces, p)
 	}

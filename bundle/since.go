@@ -74,6 +74,24 @@ func (s *Since) Has(e Entry) (string, bool) {
 	return at, ok
 }
 
+// Left returns the entry with which a later bundle leaves out a file, if the earlier one has it: as the package has it, in the lean form, or as
+// the tar of a layer that a patch made. lean is nil for a file that the later bundle has in one form.
+func (s *Since) Left(e Entry, lean *Entry) (Entry, bool) {
+	forms := []Entry{e}
+	if lean != nil {
+		forms = append(forms, *lean)
+	}
+	if l := forms[len(forms)-1].Layer; l != nil {
+		forms = append(forms, Entry{Path: path.Join(path.Dir(e.Path), l.DiffID), Mode: e.Mode, Size: l.Size, SHA256: l.DiffID, Layer: &Layer{Blob: l.Blob, DiffID: l.DiffID, Size: l.Size}})
+	}
+	for _, f := range forms {
+		if at, ok := s.Has(f); ok {
+			return Entry{Path: f.Path, Mode: f.Mode, Size: f.Size, SHA256: f.SHA256, Encoding: InBase, Link: at, Layer: f.Layer}, true
+		}
+	}
+	return Entry{}, false
+}
+
 // ErrNoBase reports that a bundle adds to an earlier one, which was not given.
 var ErrNoBase = errors.New("the bundle omits files of an earlier bundle")
 

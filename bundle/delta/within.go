@@ -34,11 +34,12 @@ type candidate struct {
 	content
 	name    string       // the path in its package, or at the root
 	carried bundle.Entry // as the bundle has it without patches
-	whole   bool         // several packages have it, and a patch would replace one of them alone; or scripts need it whole
+	lean    *bundle.Entry
+	whole   bool // several packages have it, and a patch would replace one of them alone; or scripts need it whole
 	samples samples
 }
 
-// Within makes patches of files of a bundle that are similar to other files of it. The bundle must have no files of Set yet.
+// Within makes patches of files of a bundle that are similar to other files of it. Files that are left out or patched already stay so.
 func (s *Spool) Within(ctx context.Context, b bundle.Bundle) (*Set, error) {
 	m := newMaker(s)
 	list, err := candidates(b)
@@ -97,13 +98,13 @@ func candidates(b bundle.Bundle) (list []candidate, err error) {
 			}
 			c := candidate{content: now, name: now.entry.Path, carried: now.entry}
 			if lean, ok := t.leanLayer(l); ok {
-				c.carried = lean
+				c.carried, c.lean = lean, &lean
 			}
 			list = append(list, c)
 		}
 	}
 	list = slices.DeleteFunc(list, func(c candidate) bool {
-		_, had := b.Since.Has(c.carried)
+		_, had := b.Since.Left(c.entry, c.lean)
 		_, made := b.Patched[c.name]
 		return had || made || c.layer == "" && c.entry.Encoding != bundle.Deflate || c.carried.Length < smallestWithin || max(c.plain.Size, c.entry.Size) > largest
 	})

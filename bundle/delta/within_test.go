@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/delta"
+	"github.com/sealift/sealift/bundle/lean"
 )
 
 // relative returns a program that shares its texts with the others of its release, and has code that lies elsewhere.
@@ -119,6 +120,31 @@ func TestLaterBundleAddsToOneWithSimilarFiles(t *testing.T) {
 	spool, since := delta.NewSpool(t.TempDir()), earlier(t, old).Since
 	other := release(t, 2)
 	equalsWhole(t, withBase(t, within(t, spool, bundle.Bundle{Packages: []*bundle.Archive{other}, Since: since}), old), other)
+}
+
+// TestBundlesLeaveOutEveryFormOfLayer adds nothing to earlier bundles that have layers plain, lean, and made by patches.
+func TestBundlesLeaveOutEveryFormOfLayer(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	twice := append(relative(0, 1), relative(0, 1)...) // gzip does not notice
+	first, spool := packageWith(t, 0, layerOf(t, "app", twice), map[string][]byte{"two": relative(0, 2), "three": relative(0, 3)}), t.TempDir()
+	form, err := lean.NewSpool(spool).Companion(t.Context(), first)
+	if err != nil || form == nil {
+		t.Fatal(form, err)
+	}
+	defer form.Close()
+	small := bundle.Bundle{Packages: []*bundle.Archive{first}, Lean: []*bundle.Archive{form}}
+	for name, data := range map[string][]byte{
+		"plain": bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}}), "lean": bundleOf(t, small), "made": within(t, delta.NewSpool(spool), small),
+	} {
+		old := opened(t, data)
+		b := small
+		b.Since = earlier(t, old).Since
+		again := within(t, delta.NewSpool(spool), b)
+		if len(again) > 20_000 {
+			t.Errorf("%s: nothing changed, and the bundle has %d bytes", name, len(again))
+		}
+		equalsWhole(t, withBase(t, again, old), first)
+	}
 }
 
 func TestImpossiblePatchesWithinAreRefused(t *testing.T) {
