@@ -1,9 +1,6 @@
 package upstream
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/sealift/sealift/internal/releases"
 )
 
@@ -13,7 +10,7 @@ import (
 func networkPolicies(version string) []Component {
 	return []Component{goModule("kube-network-policies", version, GoModule{
 		Path:     "sigs.k8s.io/kube-network-policies",
-		With:     slices.DeleteFunc(commonLibraries(), func(l string) bool { return strings.HasPrefix(l, "github.com/opencontainers/runtime-spec@") }), // the required nri does not compile with it
+		With:     commonLibraries("github.com/opencontainers/runtime-spec"), // the required nri does not compile with it
 		Commands: []GoCommand{{Package: "cmd", Name: "netpol"}},
 		Patches:  []Patch{queueOfXtables()},
 	})}

@@ -92,13 +92,13 @@ func etcdVersion(r releases.Release) string {
 }
 
 func kubernetesComponents(r releases.Release) []Component {
-	version, etcd, pause := "v"+r.Version, "v"+etcdVersion(r), r.With["pause"]
+	version, pause := "v"+r.Version, r.With["pause"]
 	return []Component{
 		kubernetes(version),
-		goModule("etcd", etcd, GoModule{Path: "go.etcd.io/etcd/server/v3", Commands: []GoCommand{{Name: "etcd"}}}),
-		goModule("etcdctl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdctl/v3", Commands: []GoCommand{{Name: "etcdctl"}}}),
-		goModule("etcdutl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdutl/v3", Commands: []GoCommand{{Name: "etcdutl"}}}),
-		goModule("coredns", r.With["coredns"], GoModule{Path: "github.com/coredns/coredns", With: commonLibraries(), Commands: []GoCommand{{Name: "coredns"}}}),
+		etcdModule(r, "server", "etcd"),
+		etcdModule(r, "etcdctl", "etcdctl"),
+		etcdModule(r, "etcdutl", "etcdutl"),
+		coreDNS(r.With["coredns"]),
 		goModule("pause-source", version, GoModule{Path: "k8s.io/kubernetes", Files: []string{"build/pause/linux/pause.c"}}),
 		{Name: "pause", Version: pause, Recipe: CProgram{
 			Name:   "pause",
@@ -106,6 +106,24 @@ func kubernetesComponents(r releases.Release) []Component {
 			Define: []string{"VERSION=v" + pause},
 		}},
 	}
+}
+
+// etcdModule makes one program of a release's etcd, whose modules have one version.
+func etcdModule(r releases.Release, folder, program string) Component {
+	m := GoModule{Path: "go.etcd.io/etcd/" + folder + "/v3", Commands: []GoCommand{{Name: program}}}
+	if r.Version == releases.Current("kubernetes").Version {
+		m.With = commonLibraries("go.etcd.io/etcd/")
+	}
+	return goModule(program, "v"+etcdVersion(r), m)
+}
+
+// coreDNS makes CoreDNS without the plugins that ask a cloud or tell one.
+func coreDNS(version string) Component {
+	const module = "github.com/coredns/coredns"
+	return goModule("coredns", version, GoModule{
+		Path: module, With: commonLibraries(), Commands: []GoCommand{{Name: "coredns"}},
+		Patches: []Patch{withoutImports(module, version, "core/plugin/zplugin.go", "plugin/azure", "plugin/clouddns", "plugin/route53", "plugin/trace")},
+	})
 }
 
 // kubernetes makes the seven commands of one release.
@@ -138,11 +156,13 @@ func kubernetesModule(version string) GoModule {
 //go:embed libraries.txt
 var libraries string
 
-// commonLibraries are those of Sealift's programs, module@version, for what the demo installs and for what runs in pods. Most of such a
-// program is client-go and what that imports, and with its own version of it each takes one to three minutes more to compile.
-func commonLibraries() (list []string) {
+// commonLibraries are those of Sealift's programs, module@version, for what the demo installs and for what runs in pods, but those with one
+// of these prefixes. Most of such a program is client-go and what that imports, and with its own version of it each takes one to three
+// minutes more to compile.
+func commonLibraries(but ...string) (list []string) {
 	for line := range strings.Lines(libraries) {
-		if fields := strings.Fields(line); len(fields) == 2 {
+		fields := strings.Fields(line)
+		if len(fields) == 2 && !slices.ContainsFunc(but, func(prefix string) bool { return strings.HasPrefix(fields[0], prefix) }) {
 			list = append(list, fields[0]+"@"+fields[1])
 		}
 	}
@@ -242,12 +262,15 @@ func objectStore(version, chartVersion string) []Component {
 	}
 }
 
+// registry makes Distribution without the drivers for Azure, Google and CloudFront.
 func registry(version string) Component {
+	const module, drivers = "github.com/distribution/distribution/v3", "registry/storage/driver/"
 	return goModule("registry", version, GoModule{
-		Path:     "github.com/distribution/distribution/v3",
+		Path:     module,
 		With:     commonLibraries(),
 		Commands: commandsIn("cmd", "registry"),
-		Set:      []string{"github.com/distribution/distribution/v3/version.version=" + version},
+		Set:      []string{module + "/version.version=" + version},
+		Patches:  []Patch{withoutImports(module, version, "cmd/registry/main.go", drivers+"azure", drivers+"gcs", drivers+"middleware/cloudfront")},
 	})
 }
 
