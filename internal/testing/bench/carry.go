@@ -2,8 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // assembled is a case that makes a bundle of an Installer. Its first run, which fills the cache, is not measured.
@@ -40,15 +48,73 @@ func (b *bench) additions(ctx context.Context, from, to string) ([]benchCase, er
 	if err != nil {
 		return nil, err
 	}
-	earlier, later := b.dir.File("earlier.tar.gz"), b.dir.File("later.yaml")
-	if err := b.bundle(ctx, packages, b.dir.File("earlier.yaml"), installerOf("kubernetes/"+from, containerd, flannel), earlier); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(later, []byte(installerOf("kubernetes/"+to, containerd, flannel)), 0o600); err != nil {
+	earlier, later, err := b.upgrade(ctx, packages, []string{"kubernetes/" + from, containerd, flannel}, []string{"kubernetes/" + to, containerd, flannel})
+	if err != nil {
 		return nil, err
 	}
 	return []benchCase{
 		b.assembled("--since", later, packages, "--since "+earlier, limits{}),
 		b.assembled("--since --patch", later, packages, "--since "+earlier+" --patch", limits{bytes: 0.35}),
+	}, nil
+}
+
+// upgrade makes the bundle of the earlier add-ons, and the Installer of the later ones.
+func (b *bench) upgrade(ctx context.Context, packages string, from, to []string) (earlier, later string, err error) {
+	earlier, later = b.dir.File("earlier.tar.gz"), b.dir.File("later.yaml")
+	if err := b.bundle(ctx, packages, b.dir.File("earlier.yaml"), installerOf(from...), earlier); err != nil {
+		return "", "", err
+	}
+	return earlier, later, os.WriteFile(later, []byte(installerOf(to...)), 0o600)
+}
+
+// patchReleases are the newest two releases of Kubernetes in the lab that have the same minor version.
+func patchReleases() (from, to releases.Release) {
+	minor := func(r releases.Release) string { return semver.MajorMinor("v" + r.Version) }
+	list := releases.Of("kubernetes", releases.Lab)
+	for n, r := range list[1:] {
+		if minor(r) == minor(list[n]) {
+			from, to = list[n], r
+		}
+	}
+	return from, to
+}
+
+// patchRelease brings the next patch release of Kubernetes to a cluster. The patches are made in each round, and applied.
+func (b *bench) patchRelease(ctx context.Context, from, to releases.Release) (cases []benchCase, err error) {
+	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	m, err := mirror.Serve(ctx, mirror.Options{Images: upstream.Images("v"+from.Version, "v"+to.Version), Downloads: upstream.Downloads("v"+from.Version, "v"+to.Version), Progress: say})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	addOns := b.dir.File("addons")
+	if err := command(ctx, []string{"mkdir", addOns}, []string{"cp", "-a", "addons/kubernetes", addOns}); err != nil {
+		return nil, err
+	}
+	containerd, flannel := demoAddOns()[0], demoAddOns()[2]
+	folders := []string{"addons/" + containerd, "addons/" + flannel}
+	for _, r := range []releases.Release{from, to} {
+		if err := command(ctx, []string{b.sealift, "addon", "new-version", r.Name, r.Version, "--no-lock", "--addons", addOns, "--set", r.Parameters()}); err != nil {
+			return nil, err
+		}
+		folders = append(folders, filepath.Join(addOns, r.Name, r.Version))
+	}
+	packages, err := b.packagesOf(ctx, m, folders...)
+	if err != nil {
+		return nil, err
+	}
+	earlier, later, err := b.upgrade(ctx, packages, []string{"kubernetes/" + from.Version, containerd, flannel}, []string{"kubernetes/" + to.Version, containerd, flannel})
+	if err != nil {
+		return nil, err
+	}
+	bundle := func(flags string) string {
+		return fmt.Sprintf("%s bundle -f %s --store %s --cache cache --out out --since %s %s >/dev/null", b.sealift, later, packages, earlier, flags)
+	}
+	made := func(dir string) error { return b.shell(dir, bundle("--patch")) }
+	return []benchCase{
+		{name: "the package, whole", script: fmt.Sprintf("cp %s/kubernetes-%s.tar.gz out", packages, to.Version)},
+		{name: "--since", script: bundle("")},
+		{name: "--since --patch, nothing in the cache", script: bundle("--patch"), limits: limits{bytes: 0.12, seconds: 60}},
+		{name: "verify --base, which makes all files", prepare: made, script: b.sealift + " verify out --base " + earlier + " >/dev/null", limits: limits{seconds: 15}},
 	}, nil
 }

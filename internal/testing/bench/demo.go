@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/releases"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
 
 // demoAddOns are the add-ons of the demo, NAME/VERSION: first those of a node with its network.
@@ -25,16 +26,22 @@ func (b *bench) catalogue(ctx context.Context, addOns ...string) (packages strin
 	if err := b.open(ctx); err != nil {
 		return "", err
 	}
+	folders := make([]string, 0, len(addOns))
+	for _, a := range addOns {
+		folders = append(folders, "addons/"+a)
+	}
+	return b.packagesOf(ctx, b.mirror, folders...)
+}
+
+// packagesOf builds packages of add-ons from a mirror, given as folders, into a store.
+func (b *bench) packagesOf(ctx context.Context, m *mirror.Mirror, folders ...string) (packages string, err error) {
 	config := b.dir.File("sealift.yaml")
-	if err := b.mirror.WriteConfig(config); err != nil {
+	if err := m.WriteConfig(config); err != nil {
 		return "", err
 	}
 	packages = b.dir.File("packages")
 	build := []string{b.sealift, "build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("cache")}
-	for _, a := range addOns {
-		build = append(build, "addons/"+a)
-	}
-	return packages, command(ctx, build)
+	return packages, command(ctx, append(build, folders...))
 }
 
 // installerOf is an Installer of add-ons, given as NAME/VERSION.

@@ -82,6 +82,7 @@ func (b *bench) tables(clusters int) []table {
 	kubernetes := releases.Current("kubernetes")
 	newer := kubernetes.Before()
 	older := newer.Before()
+	unpatched, patched := patchReleases()
 	list := []table{
 		b.compare("build: a package of 4 images with shared layers, warm registry, cold cache, on the disk", func(context.Context) ([]benchCase, error) {
 			return b.builds(b.registry, "plain"), nil
@@ -95,6 +96,9 @@ func (b *bench) tables(clusters int) []table {
 		b.compare("carry: the demo's bundle; layers are compressed again before", b.forms),
 		b.compare("carry: Kubernetes "+newer.Version+" for a cluster with "+older.Version+"; patches are made before", func(ctx context.Context) ([]benchCase, error) {
 			return b.additions(ctx, older.Version, newer.Version)
+		}),
+		b.compare("carry: the patch release Kubernetes "+patched.Version+" for a cluster with "+unpatched.Version, func(ctx context.Context) ([]benchCase, error) {
+			return b.patchRelease(ctx, unpatched, patched)
 		}),
 	}
 	list = append(append(list, b.serveTables()...), b.applyTables()...)

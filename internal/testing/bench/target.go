@@ -5,7 +5,8 @@ import "fmt"
 // limits are the targets of a case. Zero is none.
 type limits struct {
 	wall, bytes float64 // multiples of the first case's
-	peak        int64   // MiB
+	seconds     float64
+	peak        int64 // MiB
 }
 
 // target is what one case should reach, and what was measured.
@@ -27,6 +28,9 @@ func (b *bench) aimAtCase(title string, c benchCase, m, first measure) {
 	}
 	if c.bytes > 0 {
 		b.aim(name+", bytes", float64(m.bytes)/float64(first.bytes), c.bytes, "x")
+	}
+	if c.seconds > 0 {
+		b.aim(name+", wall", m.wall, c.seconds, "s")
 	}
 	if c.limits.peak > 0 {
 		b.aim(name+", memory", float64(m.peak)/(1<<20), float64(c.limits.peak), "MiB")
