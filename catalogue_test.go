@@ -1,13 +1,16 @@
 package sealift_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/catalog"
@@ -94,5 +97,40 @@ func TestPageListsCatalogue(t *testing.T) {
 	want := catalogueTable(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("docs/addons/README.md (-catalogue +page)\n%s\nthe table is now\n%s", diff, strings.Join(want, "\n"))
+	}
+}
+
+// TestLivenessProbesAllowSlowHosts: a host that is ten times slower than usual needs seconds for an answer, and half a minute to start a
+// program. There, a probe that allows less ends what works.
+func TestLivenessProbesAllowSlowHosts(t *testing.T) {
+	files, err := filepath.Glob("addons/*/*/yaml/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+			var workload appsv1.Deployment // a DaemonSet and a StatefulSet have their pods at the same place
+			if err := yaml.Unmarshal(document, &workload); err != nil {
+				continue // a template, or something else
+			}
+			for _, c := range workload.Spec.Template.Spec.Containers {
+				probe := c.LivenessProbe
+				if probe == nil || c.Image == "" { // without an image, it is a patch
+					continue
+				}
+				found++
+				if probe.TimeoutSeconds < 5 || c.StartupProbe == nil && probe.InitialDelaySeconds < 30 {
+					t.Errorf("%s: the liveness probe of %s needs timeoutSeconds of at least 5, and a startupProbe or initialDelaySeconds of at least 30", file, c.Name)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no add-on has a liveness probe")
 	}
 }

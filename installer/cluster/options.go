@@ -109,9 +109,9 @@ func (k Kubeadm) registration() map[string]any {
 	return map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []map[string]string{{"name": "node-labels", "value": labels}}}}
 }
 
-// apiServerOptions are the Installer's options of the API server. Its certificate is also valid for the address by which the
+// apiServerOptions are the options of the API server: the Installer's, and what a slow host needs. Its certificate is also valid for the address by which the
 // node is reached from outside; kubeadm gets the load balancer from the endpoint.
-func (k Kubeadm) apiServerOptions() map[string]any {
+func (k Kubeadm) apiServerOptions(slower time.Duration) map[string]any {
 	options := map[string]any{}
 	if public := k.Variables["PUBLIC_ADDRESS"]; public != "" {
 		if host, _, err := net.SplitHostPort(public); err == nil {
@@ -124,6 +124,9 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 		arguments = append(arguments, map[string]string{"name": "service-node-port-range", "value": ports})
 	}
 	arguments = append(arguments, hardenedArguments(k.Variables, ofServer)...)
+	if slower > 1 {
+		arguments = append(arguments, etcdArguments(slower)...)
+	}
 	var volumes []map[string]any
 	if k.Variables[strictness] == strict {
 		volumes = append(volumes, admissionVolume())
@@ -146,7 +149,7 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 // clusterOptions are the options of the cluster's programs, which are made on a host that is slower than usual by a factor.
 func (k Kubeadm) clusterOptions(slower time.Duration) map[string]any {
 	options := map[string]any{}
-	if server := k.apiServerOptions(); len(server) > 0 {
+	if server := k.apiServerOptions(slower); len(server) > 0 {
 		options["apiServer"] = server
 	}
 	for field, program := range map[string]string{"controllerManager": ofControllers, "scheduler": ofScheduler} {
@@ -162,6 +165,16 @@ func (k Kubeadm) clusterOptions(slower time.Duration) map[string]any {
 		options["etcd"] = map[string]any{"local": map[string]any{"extraArgs": arguments}}
 	}
 	return options
+}
+
+// etcdArguments give etcd more time to answer when the API server is asked whether it is alive and ready: 2 seconds in multiples, and less than the
+// 15 seconds of kubeadm's liveness probe. With 2 seconds, the kubelet ends the API server of a slow host while etcd is busy, and everything that
+// lost it starts again beside it.
+func etcdArguments(slower time.Duration) (arguments []map[string]string) {
+	for _, name := range []string{"etcd-healthcheck-timeout", "etcd-readycheck-timeout"} {
+		arguments = append(arguments, map[string]string{"name": name, "value": min(slower*2*time.Second, 12*time.Second).String()})
+	}
+	return arguments
 }
 
 // leaseArguments are longer leases of the controller manager and the scheduler: 15 seconds, of which 10 for the renewal, in multiples. Both end

@@ -144,8 +144,8 @@ func TestReservedResourcesFollowHostSize(t *testing.T) {
 	}
 }
 
-// TestSlowHostHasLongerLeases keeps the arguments of the add-on, and lets the real kubeadm read the result.
-func TestSlowHostHasLongerLeases(t *testing.T) {
+// TestSlowHostHasLongerTimeouts keeps the arguments of the add-on, and lets the real kubeadm read the result.
+func TestSlowHostHasLongerTimeouts(t *testing.T) {
 	k := work(t, nil)
 	k.Variables["PUBLIC_ADDRESS"] = "203.0.113.5"
 	if usual := k.clusterOptions(1); len(usual) != 1 {
@@ -165,6 +165,11 @@ func TestSlowHostHasLongerLeases(t *testing.T) {
 	for _, want := range []string{"leader-elect-lease-duration\n    value: 1m15s\n", "leader-elect-renew-deadline\n    value: 50s\n", "leader-elect-retry-period\n    value: 10s\n"} {
 		if strings.Count(config, want) != 2 {
 			t.Errorf("%q is not an argument of two programs in\n%s", want, config)
+		}
+	}
+	for _, want := range []string{"etcd-healthcheck-timeout\n    value: 10s\n", "etcd-readycheck-timeout\n    value: 10s\n"} {
+		if strings.Count(config, want) != 1 {
+			t.Errorf("%q is not an argument of the API server in\n%s", want, config)
 		}
 	}
 	if strings.Contains(config, "leader-elect\n") || !strings.Contains(config, "terminated-pod-gc-threshold") || !strings.Contains(config, "203.0.113.5") {
