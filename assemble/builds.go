@@ -6,7 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/bundle/delta"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -32,25 +31,4 @@ func OpenBuild(ctx context.Context, b Build, from packages.Source, platforms []s
 		err = nil
 	}
 	return nil, nil, false, err
-}
-
-// MakePatches makes the patches between an earlier bundle and this one that the spool lacks. Plans with Request.Patches find them there.
-func (r *Reader) MakePatches(ctx context.Context, earlier delta.Earlier) error {
-	var archives []*bundle.Archive
-	for _, o := range r.objects {
-		a, err := bundle.OpenPackage(o, o.Size())
-		if err != nil {
-			return err
-		}
-		archives = append(archives, a)
-	}
-	var lean []*bundle.Archive
-	if r.lean != nil {
-		lean = r.lean.archives
-	}
-	set, err := earlier.Make(ctx, archives, lean)
-	if err != nil {
-		return err
-	}
-	return set.Close()
 }

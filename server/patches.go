@@ -19,33 +19,34 @@ func patching() *Problem {
 	return p
 }
 
-// makePatches makes the patches of a bundle that are not kept yet. As compress, it goes on when the client leaves, and holds no slot.
-func (p *plans) makePatches(ctx context.Context, q planKey) error {
+// makePatches makes the patches of a bundle that are not kept yet: of files of an earlier bundle, and in a lean bundle of similar files. As
+// compress, it goes on when the client leaves. It holds a slot while it reads the Installer only.
+func (p *plans) makePatches(ctx context.Context, from packages.Source, q planKey, key string, versions map[string]string) error {
 	if p.server.options.Patches == nil {
 		return problem(http.StatusNotFound, "this server makes no patches: it was started without --patch; request the bundle without patch")
 	}
-	if q.since == "" {
-		return problem(http.StatusBadRequest, "patch needs since: the sha256 of the index of the bundle that has the earlier files, which 'sealift inspect' shows")
+	if q.since == "" && !q.lean {
+		return problem(http.StatusBadRequest, "patch needs since or lean; since is the sha256 of the index of the bundle that has the earlier files, which 'sealift inspect' shows")
 	}
-	q.patch = false
-	from := p.server.options.Packages
-	from.Folder = q.folder
 	ctx, cancel := context.WithTimeoutCause(ctx, makingTime, patching())
 	defer cancel()
-	_, err := share(ctx, &p.flight, "patch "+q.document.sum+" "+q.folder+" "+q.since, func() (bool, error) {
-		since, err := p.since(p.ctx, q.since)
+	_, err := share(ctx, &p.flight, "patch "+key, func() (bool, error) {
+		document := *q.document
+		done, err := p.server.slots.take(p.ctx, q.client, int64(len(document.text)))
 		if err != nil {
 			return false, err
 		}
-		had, err := p.openEarlier(p.ctx, from, since)
+		document.parsed, err = document.installer()
+		done()
 		if err != nil {
-			return false, errors.Join(err, had.close())
+			return false, err
 		}
-		_, reader, err := p.open(p.ctx, q)
+		q.document = &document
+		made, err := p.make(p.ctx, from, q, versions)
 		if err != nil {
-			return false, errors.Join(err, had.close())
+			return false, err
 		}
-		return true, errors.Join(reader.MakePatches(p.ctx, had.Earlier), reader.Close(), had.close())
+		return true, made.Close()
 	})
 	return err
 }

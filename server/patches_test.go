@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/delta"
+	"github.com/sealift/sealift/bundle/lean"
 	"github.com/sealift/sealift/server"
 )
 
@@ -93,6 +94,47 @@ func TestPatchesAreServed(t *testing.T) {
 	}
 	if status, after := server.Answer(delta.ErrBusy); status != http.StatusServiceUnavailable || after != "5" {
 		t.Errorf("while another patch is made: status %d, Retry-After %q", status, after)
+	}
+}
+
+// TestSimilarFilesAreServedOnce asks for a lean bundle with patches.
+func TestSimilarFilesAreServedOnce(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	large := func(name string) string {
+		var out strings.Builder
+		for n := range 40_000 {
+			fmt.Fprintf(&out, "%x\n", sha256.Sum256(fmt.Append(nil, n)))
+		}
+		return out.String() + name
+	}
+	s := filled(t)
+	put(t, s, "tools-1.0.tar.gz", pack(t, "tools", "1.0", map[string]string{"Manifest": "", "install.sh": "", "assets/first": large("first"), "assets/second": large("second")}))
+	spool := t.TempDir()
+	front := serve(t, s, func(o *server.Options) { o.Lean, o.Patches = lean.NewSpool(spool), delta.NewSpool(spool) })
+	url := front.URL + "/bundle/" + post(t, front.URL, installer("  tools: {version: '1.0'}\n")) + ".tar.gz?lean"
+	whole := len(ask(t, "GET", url, "").body)
+	var digests []string
+	for range 2 {
+		got := ask(t, "GET", url+"&patch", "")
+		a, err := bundle.NewArchive(bytes.NewReader(got.body), int64(len(got.body)))
+		if err != nil {
+			t.Fatalf("%s: %s", got.Status, got.body)
+		}
+		if a.Index.Format != bundle.FormatWithin || len(got.body) > whole-1_000_000 {
+			t.Errorf("%s, %d bytes, and without patches %d", a.Index.Format, len(got.body), whole)
+		}
+		if err := a.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"first", "second"} {
+			if got, err := a.ReadFile("addons/tools/1.0/assets/"+name, 4<<20); err != nil || string(got) != large(name) {
+				t.Errorf("%s: %d bytes, %v", name, len(got), err)
+			}
+		}
+		digests = append(digests, a.Digest)
+	}
+	if digests[0] != digests[1] {
+		t.Error("the same request has another bundle")
 	}
 }
 

@@ -49,7 +49,7 @@ type planKey struct {
 	names    []string // only these packages, and nothing else
 	since    string   // digest of the index of an earlier bundle
 	lean     bool     // with lean layers
-	patch    bool     // with patches of the files of that earlier bundle
+	patch    bool     // with patches of the files of that earlier bundle, and of similar files where it is lean
 }
 
 // plan is a cached plan of a bundle.
@@ -107,7 +107,7 @@ func (p *plans) get(ctx context.Context, q planKey) (*plan, error) {
 		}
 	}
 	if q.patch {
-		if err := p.makePatches(ctx, q); err != nil {
+		if err := p.makePatches(ctx, packages, q, key, versions); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +182,10 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q planKey, v
 			return nil, err
 		}
 	}
-	if q.patch {
+	if q.patch && q.lean {
+		request.Similar = o.Patches
+	}
+	if q.patch && q.since != "" {
 		had, err := p.openEarlier(p.ctx, packages, request.Since)
 		defer func() { _ = had.close() }() // opened for reading only
 		if err != nil {

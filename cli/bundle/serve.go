@@ -61,8 +61,8 @@ An Installer gets an id that is computed from it. To name an Installer, a reques
 --token-file or the environment variable ` + serveTokenVariable + `.
 
 With --patch, a client that asks with ?since= and ?patch gets what changed as patches, as 'sealift bundle --patch' makes
-them. Making one takes up to half a minute of a processor and 420 MB of memory. The server makes one at a time, and
-keeps it in --cache.`,
+them. With ?lean and ?patch, it gets similar programs as one and patches, as 'sealift bundle --lean' makes them. Making a
+patch takes up to half a minute of a processor and 420 MB of memory. The server makes one at a time, and keeps it in --cache.`,
 		Example: `  sealift serve --store /srv/packages --listen :8080
   sealift serve --store 's3://packages/stable?region=eu-central-1' --listen :443 --tls-cert tls.crt --tls-key tls.key \
       --url https://sealift.example.com --token-file token
@@ -70,6 +70,7 @@ keeps it in --cache.`,
   curl -fsS --data-binary @installer.yaml http://127.0.0.1:8080/installer
   curl -fsSL http://127.0.0.1:8080/abc1234 | sudo bash
   curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz
+  curl -fLO --retry 100 -C - 'http://127.0.0.1:8080/bundle/abc1234.tar.gz?lean&patch'
   curl -fLO --retry 100 -C - 'http://127.0.0.1:8080/bundle/abc1234.tar.gz?patch&since=SHA256'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
