@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ func (k Kubeadm) registration() map[string]any {
 
 // apiServerOptions are the options of the API server: the Installer's, and what a slow host needs. Its certificate is also valid for the address by which the
 // node is reached from outside; kubeadm gets the load balancer from the endpoint.
-func (k Kubeadm) apiServerOptions(slower time.Duration) map[string]any {
+func (k Kubeadm) apiServerOptions(factor time.Duration) map[string]any {
 	options := map[string]any{}
 	if public := k.Variables["PUBLIC_ADDRESS"]; public != "" {
 		if host, _, err := net.SplitHostPort(public); err == nil {
@@ -124,9 +125,7 @@ func (k Kubeadm) apiServerOptions(slower time.Duration) map[string]any {
 		arguments = append(arguments, map[string]string{"name": "service-node-port-range", "value": ports})
 	}
 	arguments = append(arguments, hardenedArguments(k.Variables, ofServer)...)
-	if slower > 1 {
-		arguments = append(arguments, etcdArguments(slower)...)
-	}
+	arguments = append(arguments, slower("apiServer", factor)...)
 	var volumes []map[string]any
 	if k.Variables[strictness] == strict {
 		volumes = append(volumes, admissionVolume())
@@ -147,16 +146,13 @@ func (k Kubeadm) apiServerOptions(slower time.Duration) map[string]any {
 }
 
 // clusterOptions are the options of the cluster's programs, which are made on a host that is slower than usual by a factor.
-func (k Kubeadm) clusterOptions(slower time.Duration) map[string]any {
+func (k Kubeadm) clusterOptions(factor time.Duration) map[string]any {
 	options := map[string]any{}
-	if server := k.apiServerOptions(slower); len(server) > 0 {
+	if server := k.apiServerOptions(factor); len(server) > 0 {
 		options["apiServer"] = server
 	}
 	for field, program := range map[string]string{"controllerManager": ofControllers, "scheduler": ofScheduler} {
-		arguments := hardenedArguments(k.Variables, program)
-		if slower > 1 {
-			arguments = append(arguments, leaseArguments(slower)...)
-		}
+		arguments := append(hardenedArguments(k.Variables, program), slower(field, factor)...)
 		if len(arguments) > 0 {
 			options[field] = map[string]any{"extraArgs": arguments}
 		}
@@ -167,27 +163,58 @@ func (k Kubeadm) clusterOptions(slower time.Duration) map[string]any {
 	return options
 }
 
-// etcdArguments give etcd more time to answer when the API server is asked whether it is alive and ready: 2 seconds in multiples, and less than the
-// 15 seconds of kubeadm's liveness probe. With 2 seconds, the kubelet ends the API server of a slow host while etcd is busy, and everything that
-// lost it starts again beside it.
-func etcdArguments(slower time.Duration) (arguments []map[string]string) {
-	for _, name := range []string{"etcd-healthcheck-timeout", "etcd-readycheck-timeout"} {
-		arguments = append(arguments, map[string]string{"name": name, "value": min(slower*2*time.Second, 12*time.Second).String()})
+// slowArguments are the longer limits of a program on a slow host, by its field in ClusterConfiguration: usual ones, in multiples, and a maximum.
+//
+// The controller manager and the scheduler get longer leases. Both end when a slow API server does not answer in that time, and start again.
+// --leader-elect=false would spare the only control plane the lease, but another one that joins, by whatever command, takes its arguments from
+// the same configuration: then two would work at once.
+//
+// The API server gives etcd more time to answer when it is asked whether it is alive and ready, and still answers within the 15 seconds of
+// kubeadm's liveness probe. With 2 seconds, the kubelet ends the API server of a slow host while etcd is busy, and everything that lost it
+// starts again beside it.
+var slowArguments = map[string][]slowArgument{
+	"apiServer":         {{"etcd-healthcheck-timeout", 2 * time.Second, 12 * time.Second}, {"etcd-readycheck-timeout", 2 * time.Second, 12 * time.Second}},
+	"controllerManager": leases,
+	"scheduler":         leases,
+}
+
+var leases = []slowArgument{
+	{"leader-elect-lease-duration", 15 * time.Second, time.Hour}, {"leader-elect-renew-deadline", 10 * time.Second, time.Hour}, {"leader-elect-retry-period", 2 * time.Second, time.Hour},
+}
+
+type slowArgument struct {
+	name        string
+	usual, most time.Duration
+}
+
+// slower returns slowArguments for a host that is slower than usual by a factor.
+func slower(field string, factor time.Duration) (arguments []map[string]string) {
+	if factor <= 1 {
+		return nil
+	}
+	for _, a := range slowArguments[field] {
+		arguments = append(arguments, map[string]string{"name": a.name, "value": min(factor*a.usual, a.most).String()})
 	}
 	return arguments
 }
 
-// leaseArguments are longer leases of the controller manager and the scheduler: 15 seconds, of which 10 for the renewal, in multiples. Both end
-// when a slow API server does not answer in that time, and start again. --leader-elect=false would spare the only control plane
-// the lease, but another one that joins, by whatever command, takes its arguments from the same configuration: then two would work at once.
-func leaseArguments(slower time.Duration) (arguments []map[string]string) {
-	for _, limit := range []struct {
-		name  string
-		usual time.Duration
-	}{{"leader-elect-lease-duration", 15 * time.Second}, {"leader-elect-renew-deadline", 10 * time.Second}, {"leader-elect-retry-period", 2 * time.Second}} {
-		arguments = append(arguments, map[string]string{"name": limit.name, "value": (slower * limit.usual).String()})
+// withoutSlower removes slowArguments from a ClusterConfiguration.
+func withoutSlower(config map[string]any) {
+	for field, remove := range slowArguments {
+		program, _ := config[field].(map[string]any)
+		arguments, _ := program["extraArgs"].([]any)
+		arguments = slices.DeleteFunc(arguments, func(argument any) bool {
+			one, _ := argument.(map[string]any)
+			return slices.ContainsFunc(remove, func(a slowArgument) bool { return a.name == one["name"] })
+		})
+		if len(arguments) > 0 {
+			program["extraArgs"] = arguments
+			continue
+		}
+		if delete(program, "extraArgs"); len(program) == 0 {
+			delete(config, field)
+		}
 	}
-	return arguments
 }
 
 // writeOptions writes the Installer's options as a patch of the configuration, init or join, and returns the file's name; ""

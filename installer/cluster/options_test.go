@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -151,13 +152,7 @@ func TestSlowHostHasLongerTimeouts(t *testing.T) {
 	if usual := k.clusterOptions(1); len(usual) != 1 {
 		t.Errorf("a host of usual speed has %v", usual)
 	}
-	slow := k.clusterOptions(5)
-	slow["apiVersion"], slow["kind"], slow["metadata"] = kubeadmpatch.APIVersion, "ClusterConfiguration", map[string]string{"name": "kubeadm-cluster-configuration"}
-	patch, err := yaml.Marshal(slow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k = work(t, map[string]string{"slow.yaml": string(patch)})
+	k = work(t, map[string]string{"slow.yaml": slowPatch(t, k, 5)})
 	config, err := k.initConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +171,18 @@ func TestSlowHostHasLongerTimeouts(t *testing.T) {
 		t.Errorf("the cluster's other options are changed:\n%s", config)
 	}
 	validate(t, filepath.Join(k.Work, "kubeadm.yaml"))
+}
+
+// slowPatch is the patch of the configuration that a slow host makes.
+func slowPatch(t *testing.T, k Kubeadm, factor time.Duration) string {
+	t.Helper()
+	options := k.clusterOptions(factor)
+	options["apiVersion"], options["kind"], options["metadata"] = kubeadmpatch.APIVersion, "ClusterConfiguration", map[string]string{"name": "kubeadm-cluster-configuration"}
+	patch, err := yaml.Marshal(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(patch)
 }
 
 // TestInstallerEnablesLogin: the folders of both files are mounted.

@@ -73,7 +73,7 @@ func (k Kubeadm) resume(ctx context.Context, config string, objects []*unstructu
 	return err == nil, err
 }
 
-// sameConfig reports whether a file for kubeadm has these documents, except for the limits: they depend on the load of the host.
+// sameConfig reports whether a file for kubeadm has these documents, except for the limits: they depend on how fast the host was.
 func sameConfig(earlier []byte, objects []*unstructured.Unstructured) (bool, error) {
 	documents, err := encodeDocuments(objects)
 	if err != nil {
@@ -96,6 +96,7 @@ func withoutLimits(file []byte) ([]byte, error) {
 			return nil, err
 		}
 		delete(object.Object, "timeouts")
+		withoutSlower(object.Object)
 		objects = append(objects, object)
 	}
 	return encodeDocuments(objects)

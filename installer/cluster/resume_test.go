@@ -20,6 +20,11 @@ func TestStartedControlPlaneHasTheSameConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	k = work(t, map[string]string{"slow.yaml": slowPatch(t, k, 5)})
+	slow, err := k.initConfig()
+	if err != nil || slow == text {
+		t.Fatalf("a slow host has the same file, %v", err)
+	}
 	_, rest, _ := strings.Cut(text, "kubernetesAPICall: ")
 	limit, _, _ := strings.Cut(rest, "\n")
 	for behaviour, row := range map[string]struct {
@@ -28,6 +33,8 @@ func TestStartedControlPlaneHasTheSameConfiguration(t *testing.T) {
 	}{
 		"the file itself":                  {text, true},
 		"limits of a host that was busier": {strings.Replace(text, "kubernetesAPICall: "+limit, "kubernetesAPICall: 59m0s", 1), true},
+		"limits of a host that was slower": {slow, true},
+		"other arguments":                  {strings.Replace(slow, "terminated-pod-gc-threshold", "terminated-pod-gc", 1), false},
 		"another release":                  {strings.Replace(text, "v1.36.3", "v1.35.4", 1), false},
 		"a document less":                  {text[:strings.LastIndex(text, "---\n")], false},
 		"a file without its end":           {text[:len(text)-20], false},
