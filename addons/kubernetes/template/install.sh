@@ -12,7 +12,7 @@ kubernetes_pre_init() {
 kubernetes_host() {
     local src="$DIR/addons/kubernetes/$KUBERNETES_VERSION" binary
     for binary in kubeadm kubectl kubelet; do
-        install -m 0755 "$src/assets/$binary-$SEALIFT_ARCH" "/usr/local/bin/$binary"
+        sealift_place 0755 "$src/assets/$binary-$SEALIFT_ARCH" "/usr/local/bin/$binary"
     done
     mkdir -p /opt/cni/bin /etc/cni/net.d
     sealift_unpack "$src/assets/cni-plugins-$SEALIFT_ARCH.tgz" /opt/cni/bin
@@ -28,7 +28,7 @@ kubernetes_host() {
 # whatever the unit says; a later drop-in starts the kubelet of the unit.
 kubernetes_kubelet_unit() {
     local folder=/etc/systemd/system/kubelet.service.d
-    install -m 0600 "$1/kubelet.service" /etc/systemd/system/kubelet.service
+    sealift_place 0600 "$1/kubelet.service" /etc/systemd/system/kubelet.service
     rm -f "$folder/99-sealift.conf"
     if grep -qs '^ExecStart=' "$folder"/*.conf /lib/systemd/system/kubelet.service.d/*.conf /usr/lib/systemd/system/kubelet.service.d/*.conf; then
         mkdir -p "$folder"
@@ -44,8 +44,8 @@ kubernetes_kubelet_unit() {
 kubernetes_audit() {
     [ -n "$MASTER" ] || return 0
     mkdir -p /etc/kubernetes
-    install -m 0600 "$1/audit.yaml" /etc/kubernetes/audit.yaml
-    install -m 0600 "$1/admission.yaml" /etc/kubernetes/admission.yaml
+    sealift_place 0600 "$1/audit.yaml" /etc/kubernetes/audit.yaml
+    sealift_place 0600 "$1/admission.yaml" /etc/kubernetes/admission.yaml
     install -d -m 0700 /var/log/apiserver
 }
 
@@ -139,8 +139,9 @@ kubernetes_patches() {
         KUBERNETES_RESOLV_CONF=/run/systemd/resolve/resolv.conf
     fi
     cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$join/"
-    # CoreDNS does not start without a server to forward to; these addresses (RFC 5737, RFC 3849) belong to nobody
-    if [ -n "$NAMESERVER" ] || ! grep -qs '^nameserver' /etc/resolv.conf; then
+    # CoreDNS does not start without a server to forward to, and one at a loopback address would be itself. These addresses (RFC 5737, RFC 3849)
+    # belong to nobody
+    if [ -n "$NAMESERVER" ] || ! kubernetes_has_name_server "$KUBERNETES_RESOLV_CONF"; then
         KUBERNETES_RESOLV_CONF=$DIR/resolv.conf
         if [ -n "$IPV6_ONLY" ]; then
             NAMESERVER=${NAMESERVER:-2001:db8::1}
@@ -152,4 +153,9 @@ kubernetes_patches() {
     if [ ! -w /proc/sys/net/netfilter/nf_conntrack_max ]; then
         cp "$1/kubeadm/patches/kubernetes-conntrack.yaml" "$patches/"
     fi
+}
+
+# kubernetes_has_name_server FILE: whether a resolv.conf has a server that pods can reach.
+kubernetes_has_name_server() {
+    awk '$1 == "nameserver" && $2 !~ /^127\./ && $2 != "::1" { found = 1 } END { exit !found }' "$1" 2>/dev/null
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,47 +303,6 @@ func TestHostPackagesAreInstalledFromBundle(t *testing.T) {
 			dir, err := outcome(t, body, verbs, variables)
 			if got := strings.ReplaceAll(strings.Join(asked, " "), dir+"/", ""); err != nil || got != row.want {
 				t.Errorf("asked %q, %v; want %q", got, err, row.want)
-			}
-		})
-	}
-}
-
-// TestArchivesAreUnpacked has no igzip, one that works, and one that cannot run.
-func TestArchivesAreUnpacked(t *testing.T) {
-	usual := os.Getenv("PATH")
-	for name, row := range map[string]struct{ igzip, used string }{
-		"no igzip":             {"", ""},
-		"igzip":                {`echo "$@" >>"$0.used"; exec gzip "$@"`, "-d\n"},
-		"an igzip that is bad": {`echo "$@" >>"$0.used"; exit 1`, "-d\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			for _, name := range []string{"tar", "gzip", "mkdir", "cat", "bash", "sh"} { // and no igzip of this machine
-				program, err := exec.LookPath(name)
-				if err == nil {
-					err = os.Symlink(program, filepath.Join(folder, name))
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			igzip := filepath.Join(folder, "igzip")
-			if row.igzip != "" {
-				if err := fixture.WriteProgram(igzip, "#!/bin/sh\n"+row.igzip+"\n"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			t.Setenv("PATH", folder)
-			defer t.Setenv("PATH", usual)
-			got, err := outcome(t, `mkdir from to; echo packed >from/f; tar czf a.tar.gz -C from f; sealift_unpack a.tar.gz to; R=$(cat to/f)`, nil, hook.Variables{})
-			if err != nil || got != "packed" {
-				t.Errorf("got %q, %v", got, err)
-			}
-			if used, _ := os.ReadFile(igzip + ".used"); string(used) != row.used {
-				t.Errorf("igzip was called with %q, want %q", used, row.used)
-			}
-			if _, err := outcome(t, `mkdir to; echo damaged >a.tar.gz; sealift_unpack a.tar.gz to`, nil, hook.Variables{}); err == nil {
-				t.Error("a damaged archive is unpacked")
 			}
 		})
 	}

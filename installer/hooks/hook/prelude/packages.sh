@@ -116,11 +116,36 @@ longhorn_host_init_common() {
     chmod 0700 /var/lib/longhorn
 }
 
-# sealift_unpack FILE DIR: unpacks a .tar.gz, as files of root. igzip takes a third of gzip's time, and comes with containerd where the
-# system has it.
+# sealift_place MODE FILE TO: copies a file to TO, as a file of root. A loss of power leaves the earlier file there, or the new one whole:
+# without its container runtime or kubelet, the only control plane could not go on with an upgrade.
+sealift_place() {
+    install -m "$1" "$2" "$3.sealift-new"
+    [ ! -e "$3" ] || sync "$3.sealift-new"
+    mv -fT "$3.sealift-new" "$3"
+    sealift_label "$3"
+}
+
+# sealift_label FILE: gives a file that got its name by mv the label that SELinux has for that name.
+sealift_label() { ! commandExists restorecon || restorecon "$1" || true; }
+
+# sealift_unpack FILE DIR: unpacks a .tar.gz, as files of root, which replace earlier ones as sealift_place does. igzip takes a third of
+# gzip's time, and comes with containerd where the system has it.
 sealift_unpack() {
-    if command -v igzip >/dev/null && tar xf "$1" --use-compress-program igzip --no-same-owner -C "$2"; then
-        return 0
+    local new="$2/.sealift-new" file
+    rm -rf "$new"
+    mkdir -p "$new"
+    if ! command -v igzip >/dev/null || ! tar xf "$1" --use-compress-program igzip --no-same-owner -C "$new"; then
+        tar xzf "$1" --no-same-owner -C "$new"
     fi
-    tar xzf "$1" --no-same-owner -C "$2"
+    while IFS= read -r -d '' file; do
+        [ -d "$2/$file" ] || install -d -m 0755 "$2/$file"
+    done < <(cd "$new" && find . -mindepth 1 -type d -print0)
+    while IFS= read -r -d '' file; do
+        if [ -f "$2/$file" ] && [ -f "$new/$file" ]; then
+            sync "$new/$file"
+        fi
+        mv -fT "$new/$file" "$2/$file"
+        sealift_label "$2/$file"
+    done < <(cd "$new" && find . ! -type d -print0)
+    rm -rf "$new"
 }
