@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -125,6 +126,9 @@ func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) 
 
 // hinted adds advice to errors whose origin cannot know it.
 func hinted(err error) error {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return fmt.Errorf("%w\nif the clock of this host or of that one is wrong, set it, for instance with timedatectl set-time", err)
+	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w\nwhere the CA of a server or a proxy is your own, name it with --%s FILE", err, caFlag)
 	}

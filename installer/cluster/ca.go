@@ -66,3 +66,13 @@ func checkClock(rootfs string, now time.Time) error {
 		"and run the command again; if the clock is right, it was ahead when the cluster was made: run 'sealift reset', and install again",
 		file, all[0].NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
+
+// checkOwn refuses a certificate in a file of this host that is not valid now: programs of the cluster would refuse it without a reason.
+func checkOwn(file string, now time.Time) error {
+	all, err := identity.ReadCAs(file)
+	if err != nil || !now.Before(all[0].NotBefore) && !now.After(all[0].NotAfter) {
+		return err
+	}
+	return fmt.Errorf("%s is valid from %s to %s, and the clock of this host says %s; set the clock, for instance with timedatectl set-time, if it is wrong; "+
+		"else run 'sealift certs renew'", file, all[0].NotBefore.UTC().Format(time.RFC3339), all[0].NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+}

@@ -88,6 +88,9 @@ func etcdCredentials(dir string) (*tls.Config, error) {
 			return nil, errors.Join(err, fs.ErrNotExist)
 		}
 	}
+	if err := checkOwn(info.CertFile, time.Now()); err != nil {
+		return nil, err
+	}
 	return info.ClientConfig()
 }
 

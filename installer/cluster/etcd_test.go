@@ -2,14 +2,19 @@ package cluster
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/internal/scratch"
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -214,8 +219,18 @@ func TestSnapshotReportsMemberWithoutLeader(t *testing.T) {
 }
 
 func TestHostWithoutCredentialsIsNotAMember(t *testing.T) {
-	if _, err := etcdCredentials(t.TempDir()); err == nil {
-		t.Error("credentials out of nothing")
+	dir := t.TempDir()
+	if _, err := etcdCredentials(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("credentials out of nothing: %v", err)
+	}
+	ended := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: fixture.EndedCertificate(t, "127.0.0.1").Certificate[0]})
+	for _, name := range []string{"ca.crt", "healthcheck-client.crt", "healthcheck-client.key"} {
+		if err := os.WriteFile(filepath.Join(dir, name), ended, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := etcdCredentials(dir); err == nil || !strings.Contains(err.Error(), "healthcheck-client.crt is valid from") || !strings.Contains(err.Error(), "the clock of this host says") {
+		t.Errorf("a certificate that has ended: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -51,6 +52,9 @@ type EtcdSnapshot struct {
 func (a EtcdAddress) open(ctx context.Context) (e *etcd, endpoint string, err error) {
 	endpoint, pki := cmp.Or(a.Endpoint, ownEtcd()), cmp.Or(a.PKI, etcdPKI)
 	config, err := etcdCredentials(pki)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s has no credentials for etcd; run the command on a control plane: %w", pki, err)
 	}

@@ -56,6 +56,7 @@ type View struct {
 	endpoint string
 	cluster  *kube.Cluster
 	api      rest.Interface
+	invalid  time.Duration // how long an API whose certificate is not valid is awaited
 }
 
 // NewView opens the cluster that this node is part of; nil when it is part of none.
@@ -87,7 +88,7 @@ func ViewOf(config *rest.Config, own bool) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &View{Own: own, endpoint: config.Host, cluster: cluster, api: typed.Discovery().RESTClient()}, nil
+	return &View{Own: own, endpoint: config.Host, cluster: cluster, api: typed.Discovery().RESTClient(), invalid: speed.Patience(invalidTime)}, nil
 }
 
 // Cluster is the client behind the view.
@@ -99,6 +100,8 @@ type API struct {
 	Answers  bool   `json:"answers"`
 	Ready    bool   `json:"ready"`         // as it says itself
 	Why      string `json:"why,omitempty"` // when it is not
+
+	invalid bool // its certificate is not valid at this time
 }
 
 // API asks the API for its health.
@@ -114,7 +117,9 @@ func (v *View) API(ctx context.Context) API {
 	}
 	api.Why = err.Error()
 	if clock := new(x509.CertificateInvalidError); errors.As(err, clock) && clock.Reason == x509.Expired {
-		api.Why += "; if the clock of this host or of that one is wrong, set it, for instance with timedatectl set-time"
+		api.Why = fmt.Sprintf("its certificate is valid from %s to %s, and not now, by the clock of this host; if the clock of this host or of that one is wrong, set it, "+
+			"for instance with timedatectl set-time; else renew the certificate there with 'sealift certs renew'", clock.Cert.NotBefore.UTC().Format(time.RFC3339), clock.Cert.NotAfter.UTC().Format(time.RFC3339))
+		api.invalid = true
 	}
 	var failed []string
 	for line := range strings.Lines(string(text)) {

@@ -22,11 +22,12 @@ const explainTime = 15 * time.Second
 
 // How long an unreachable API is awaited, how often it is probed, and how long it may take to recover on its own. The kubelet restarts
 // crashing pods only every five minutes: first etcd, and after it the API server. On a slow host that is as long as kubeadm may wait for
-// a control plane there.
+// a control plane there. An API server that gets a new certificate has the old one for a moment.
 const (
 	apiTime     = 6 * time.Minute
 	apiPause    = time.Second
 	apiPatience = time.Minute
+	invalidTime = 20 * time.Second
 )
 
 // WaitAPI waits until the API of this node's cluster is ready: after a power loss, or when etcd's disk was full, it first answers
@@ -70,13 +71,21 @@ func waitAPI(ctx context.Context, output io.Writer, then revival) error {
 }
 
 func (v *View) waitAPI(ctx context.Context, output io.Writer, then revival) error {
-	endpoint := ""
+	endpoint, invalid := "", time.Time{}
 	say := func(why error) { fmt.Fprintf(output, "waiting for the Kubernetes API at %s: %s\n", endpoint, why) }
 	err := poll.Until(ctx, apiPause, say, func(ctx context.Context) (bool, error) {
 		api := v.API(ctx)
 		endpoint = api.Endpoint
 		if api.Ready {
 			return true, nil
+		}
+		switch {
+		case !api.invalid:
+			invalid = time.Time{}
+		case invalid.IsZero():
+			invalid = time.Now()
+		case time.Since(invalid) > v.invalid:
+			return false, fmt.Errorf("the Kubernetes API at %s cannot be used: %s", endpoint, api.Why)
 		}
 		lifecycle.Note(ctx, "waiting for the Kubernetes API at "+endpoint)
 		select {

@@ -3,6 +3,8 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 func TestReturningAPIIsAwaited(t *testing.T) {
@@ -50,6 +54,33 @@ func TestUnreachableAPIIsReported(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// TestAPIWithEndedCertificateIsNotAwaited: it may get another one within a moment.
+func TestAPIWithEndedCertificateIsNotAwaited(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	ended := fixture.EndedCertificate(t, "127.0.0.1")
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{ended}}
+	server.StartTLS()
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ended.Certificate[0]})
+	view, err := ViewOf(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.invalid = 1500 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var output bytes.Buffer
+	err = view.waitAPI(ctx, &output, revival{})
+	for _, want := range []string{server.URL, "its certificate is valid from", "and not now, by the clock of this host", "set it", "sealift certs renew"} {
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if lines := strings.Count(output.String(), "\n"); lines != 1 {
+		t.Errorf("%d lines: %s", lines, output.String())
 	}
 }
 
