@@ -35,6 +35,7 @@ func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
 	return []preflight.Check{
 		{Name: "versions", Probe: func(_ context.Context, r *preflight.Reporter) { c.versions(in, r) }},
 		{Name: "nodes", Probe: c.ready},
+		{Name: "pods", Probe: c.stuckPods},
 		{Name: "agents", Probe: func(ctx context.Context, r *preflight.Reporter) { c.hosts(ctx, ask, in, r) }},
 		{Name: "etcd", Probe: c.etcd},
 		{Name: "disruption budgets", Probe: c.budgets},
