@@ -3,12 +3,15 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,7 +110,7 @@ func (c *Cluster) agents(ctx context.Context) (map[string]intent.Host, error) {
 
 // hosts requires every other node to have an agent, space for the bundle, and a correct clock.
 func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *preflight.Reporter) {
-	read := c.agents
+	read := c.remember
 	if ask {
 		read = c.look
 	}
@@ -122,7 +125,7 @@ func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *p
 		if n.Name == c.own {
 			continue
 		}
-		problem, hint := unfit(found[n.Name], brought, ask)
+		problem, hint := unfit(found[n.Name], brought)
 		if other := otherPlatform(n); other != "" && in.Sealift(other) == "" {
 			problem, hint = "is "+other+", and the bundle has no sealift for it", "make the bundle with --platform "+host.Platform+","+other
 		}
@@ -136,10 +139,17 @@ func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *p
 	}
 }
 
+// dated is a node's report about itself, and when it was written by the clock of this host: after asked, and before answered.
+type dated struct {
+	intent.Host
+
+	asked, answered time.Time
+}
+
 // unfit returns why a node cannot take part in an upgrade, and the remedy; "" if it can. The install root and containerd may
-// share a file system, so containerd's must have room for everything. An old report can prove only that a clock is ahead.
-func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint string) {
-	switch off := time.Until(h.Time); {
+// share a file system, so containerd's must have room for everything.
+func unfit(h dated, brought install.Brought) (problem, hint string) {
+	switch off := max(h.Time.Sub(h.answered), h.asked.Sub(h.Time)); {
 	case h.Time.IsZero():
 		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root, or 'sealift adopt' if kURL made the node"
 	case h.Images.Bytes < brought.Bytes():
@@ -148,30 +158,67 @@ func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint stri
 		return fmt.Sprintf("%s are left below the install root, the bundle brings files of up to %s", plaintext.Bytes(h.Free.Bytes), plaintext.Bytes(brought.Files)), "make room there"
 	case h.Free.Inodes > 0 && h.Free.Inodes < brought.Count:
 		return fmt.Sprintf("%d inodes are left, the bundle brings %d files", h.Free.Inodes, brought.Count), "make room there"
-	case off > maxClockSkew, now && -off > maxClockSkew:
-		return fmt.Sprintf("its clock is %s from that of this one", off.Abs().Round(time.Second)), "set the clocks, for instance with timedatectl set-time"
+	case off > maxClockSkew:
+		return fmt.Sprintf("its clock is %s from that of this one", off.Round(time.Second)), "set the clocks, for instance with timedatectl set-time"
 	}
 	return "", ""
 }
 
+// remember returns the nodes' last reports. An old report can prove only that a clock is ahead.
+func (c *Cluster) remember(ctx context.Context) (map[string]dated, error) {
+	last, err := c.agents(ctx)
+	found := map[string]dated{}
+	for name, h := range last {
+		found[name] = dated{Host: h, answered: time.Now()}
+	}
+	return found, err
+}
+
 // look asks every other node for its current state.
-func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
+func (c *Cluster) look(ctx context.Context) (map[string]dated, error) {
 	before, err := c.agents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	asked := time.Now()
-	for name, h := range before {
-		if name == c.own || h.Time.IsZero() {
-			continue
-		}
-		in := intent.Intent{Upgrade: "look-" + strconv.FormatInt(asked.UnixNano(), 36), Operation: intent.Look,
-			Index: strings.Repeat("0", 64), Sealift: strings.Repeat("0", 64), Server: "127.0.0.1:1"}
+	delete(before, c.own)
+	maps.DeleteFunc(before, func(_ string, h intent.Host) bool { return h.Time.IsZero() })
+	id := "look-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	return lookAtAll(ctx, slices.Collect(maps.Keys(before)), func(ctx context.Context, name string) (intent.Host, error) {
+		in := intent.Intent{Upgrade: id, Operation: intent.Look, Index: strings.Repeat("0", 64), Sealift: strings.Repeat("0", 64), Server: "127.0.0.1:1"}
 		if err := c.askToLook(ctx, name, in); err != nil {
-			return nil, err
+			return intent.Host{}, err
 		}
+		annotations, err := c.view.AnnotationsOf(ctx, name)
+		if err != nil {
+			return intent.Host{}, err
+		}
+		return intent.ParseHost(annotations[intent.AgentAnnotation])
+	})
+}
+
+// maxLooks is how many nodes are asked at a time.
+const maxLooks = 8
+
+// lookAtAll asks nodes, and notes the time around each answer: in a large cluster, the first answer is old when the last one comes.
+func lookAtAll(ctx context.Context, names []string, ask func(ctx context.Context, name string) (intent.Host, error)) (map[string]dated, error) {
+	var lock sync.Mutex
+	found := map[string]dated{}
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(maxLooks)
+	for _, name := range names {
+		all.Go(func() error {
+			asked := time.Now()
+			h, err := ask(ctx, name)
+			if err != nil {
+				return fmt.Errorf("node %s: %w", name, err)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			found[name] = dated{h, asked, time.Now()}
+			return nil
+		})
 	}
-	return c.agents(ctx)
+	return found, all.Wait()
 }
 
 // lookBound is how long a node may take to report its state.
@@ -181,7 +228,7 @@ func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) 
 	ctx, cancel := context.WithTimeout(ctx, speed.Patience(lookBound))
 	defer cancel()
 	if err := leader.Of(c.view).Ask(ctx, func(string) {}, name, in); err != nil {
-		return fmt.Errorf("the agent of node %s does not answer: %w; see 'systemctl status sealift-agent' there", name, err)
+		return fmt.Errorf("its agent does not answer: %w; see 'systemctl status sealift-agent' there", err)
 	}
 	return nil
 }

@@ -1,9 +1,14 @@
 package upgrade
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -57,7 +62,8 @@ func wantResult(t *testing.T, got []preflight.Result, status preflight.Status, t
 // TestUnavailableNodeIsNamed has one fault each: no agent, a full disk for images or for files, no inodes, a wrong clock.
 func TestUnavailableNodeIsNamed(t *testing.T) {
 	brought := install.Brought{Files: 100 << 20, Images: 200 << 20, Count: 50}
-	roomy := intent.Host{Time: time.Now(), Free: intent.Space{Bytes: 100 << 20, Inodes: 50}, Images: intent.Space{Bytes: 300 << 20}}
+	now := time.Now()
+	roomy := intent.Host{Time: now, Free: intent.Space{Bytes: 100 << 20, Inodes: 50}, Images: intent.Space{Bytes: 300 << 20}}
 	for name, c := range map[string]struct {
 		change func(*intent.Host)
 		want   string
@@ -74,7 +80,7 @@ func TestUnavailableNodeIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := roomy
 			c.change(&h)
-			if got, _ := unfit(h, brought, true); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
+			if got, _ := unfit(dated{h, now, now}, brought); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
@@ -82,9 +88,62 @@ func TestUnavailableNodeIsNamed(t *testing.T) {
 	for shift, want := range map[time.Duration]string{-time.Minute: "", time.Hour: "its clock is "} {
 		h := roomy
 		h.Time = h.Time.Add(shift)
-		if got, _ := unfit(h, brought, false); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got, _ := unfit(dated{Host: h, answered: now}, brought); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("a report that is %s off, and is not of now: %q", shift, got)
 		}
+	}
+}
+
+// TestSlowAnswersAreNoWrongClock has 40 nodes that take 30 seconds each. Each reads its clock in the middle of that.
+// Two clocks are certainly wrong by more than 30 seconds.
+func TestSlowAnswersAreNoWrongClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrong := map[string]time.Duration{"host-3": 46 * time.Second, "host-5": -46 * time.Second, "host-7": 44 * time.Second, "host-9": -44 * time.Second}
+		var names []string
+		for n := range 40 {
+			names = append(names, "host-"+strconv.Itoa(n))
+		}
+		var lock sync.Mutex
+		atOnce, most := 0, 0
+		count := func(n int) {
+			lock.Lock()
+			defer lock.Unlock()
+			atOnce += n
+			most = max(most, atOnce)
+		}
+		found, err := lookAtAll(t.Context(), names, func(_ context.Context, name string) (intent.Host, error) {
+			count(1)
+			defer count(-1)
+			time.Sleep(15 * time.Second)
+			h := intent.Host{Time: time.Now().Add(wrong[name])}
+			time.Sleep(15 * time.Second)
+			return h, nil
+		})
+		if err != nil || len(found) != len(names) {
+			t.Fatalf("%d answers, %v", len(found), err)
+		}
+		for name, h := range found {
+			problem, _ := unfit(h, install.Brought{})
+			if refused := wrong[name].Abs() > 45*time.Second; refused != (problem == "its clock is 31s from that of this one") || !refused && problem != "" {
+				t.Errorf("%s, whose clock is %s off: %q", name, wrong[name], problem)
+			}
+		}
+		if most != maxLooks {
+			t.Errorf("%d nodes were asked at a time, not %d", most, maxLooks)
+		}
+	})
+}
+
+func TestUnavailableAgentIsNamed(t *testing.T) {
+	t.Parallel()
+	_, err := lookAtAll(t.Context(), []string{"host-1", "host-2"}, func(_ context.Context, name string) (intent.Host, error) {
+		if name == "host-2" {
+			return intent.Host{}, errors.New("no answer")
+		}
+		return intent.Host{}, nil
+	})
+	if err == nil || err.Error() != "node host-2: no answer" {
+		t.Error(err)
 	}
 }
 
