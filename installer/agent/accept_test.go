@@ -148,4 +148,33 @@ func TestNumbersSurviveRestart(t *testing.T) {
 	}
 }
 
+// TestRefusalNamesAcceptedNumber: an undo brings back the report of a request from before a clock was ahead.
+func TestRefusalNamesAcceptedNumber(t *testing.T) {
+	c := newCluster(t)
+	defer c.agent()()
+	now := time.Now()
+	c.number = now.AddDate(1, 2, 0).UnixNano()
+	ahead := ask(intent.Prepare, 1)
+	used := c.sign(&ahead)
+	c.annotate(used)
+	c.report(func(r intent.Report) bool { return r.Answers(ahead) && r.State == intent.Done && r.Accepted == 0 })
+	low, high := ask(intent.Prepare, 2), ask(intent.Prepare, 3)
+	c.number = intent.Report{}.Next(now)
+	c.annotate(c.sign(&low))
+	refused := c.report(func(r intent.Report) bool { return r.Answers(low) && r.State == intent.Failed })
+	c.number = refused.Next(now) - 1
+	c.annotate(c.sign(&high))
+	c.report(func(r intent.Report) bool { return r.Answers(high) && r.State == intent.Done })
+	c.annotate(used)
+	replayed := c.report(func(r intent.Report) bool { return r.Answers(ahead) && r.State == intent.Failed })
+	if refused.Accepted != ahead.Number || replayed.Accepted != high.Number || !strings.Contains(replayed.Error, "it was used before") {
+		t.Errorf("%+v, %+v", refused, replayed)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.worked) != 2 {
+		t.Errorf("the agent worked for %+v", c.worked)
+	}
+}
+
 func ptr(in intent.Intent) *intent.Intent { return &in }

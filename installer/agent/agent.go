@@ -187,7 +187,11 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		if in.Upgrade == "" || before.Answers(in) {
 			return nil
 		}
-		return a.insist(ctx, map[string]string{intent.ReportAnnotation: answer(in, intent.Failed, err).Encode()})
+		report := answer(in, intent.Failed, err)
+		if last, err := readAccepted(a.Root); err == nil { // otherwise the refusal names the error
+			report.Accepted = last.Number
+		}
+		return a.insist(ctx, map[string]string{intent.ReportAnnotation: report.Encode()})
 	}
 	if a.last.Answers(in) || before.Answers(in) && before.State != intent.Working {
 		return nil

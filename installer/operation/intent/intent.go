@@ -201,8 +201,9 @@ const (
 
 // Report is the answer of a node.
 type Report struct {
-	// Number is the intent's.
+	// Number is the intent's. Accepted is the highest number that the node accepted before; only a refusal has it.
 	Number    int64     `json:"number,omitempty"`
+	Accepted  int64     `json:"accepted,omitempty"`
 	Upgrade   string    `json:"upgrade"`
 	Operation Operation `json:"operation"`
 	Attempt   int       `json:"attempt"`

@@ -1,6 +1,7 @@
 package intent_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,27 @@ func TestReportBelongsToOneAttempt(t *testing.T) {
 	}
 	if next := intent.Later(report, "another"); next != 1 {
 		t.Errorf("another upgrade begins with attempt %d", next)
+	}
+}
+
+// TestNextNumberIsAboveAllEarlierOnes has requests from a time when a clock was ahead.
+func TestNextNumberIsAboveAllEarlierOnes(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	ahead := now.AddDate(1, 2, 0).UnixNano()
+	for name, row := range map[string]struct {
+		report intent.Report
+		want   int64
+	}{
+		"no report":                         {intent.Report{}, now.UnixNano()},
+		"an earlier request":                {intent.Report{Number: 7}, now.UnixNano()},
+		"a request of a clock ahead":        {intent.Report{Number: ahead}, ahead + 1},
+		"a refusal after an undo":           {intent.Report{Number: 7, Accepted: ahead}, ahead + 1},
+		"a hostile node's highest number":   {intent.Report{Number: math.MaxInt64}, now.UnixNano()},
+		"a hostile node's highest accepted": {intent.Report{Number: ahead, Accepted: math.MaxInt64}, ahead + 1},
+	} {
+		if got := row.report.Next(now); got != row.want {
+			t.Errorf("%s: %d, want %d", name, got, row.want)
+		}
 	}
 }
 

@@ -80,5 +80,9 @@ func (r Reader) check(in Intent) error {
 	return nil
 }
 
-// Next returns the number of a new intent for a node with this report.
-func (r Report) Next(now time.Time) int64 { return max(now.UnixNano(), r.Number+1) }
+// Next returns the number of a new intent for a node with this report. It is above the accepted number, too: an undo or a restore brings
+// older reports back.
+//
+// A hostile node may report any number about itself. It harms only itself, because an intent is for one node: after the highest number,
+// it accepts no other intent. What is added to that number becomes negative, and does not count.
+func (r Report) Next(now time.Time) int64 { return max(now.UnixNano(), r.Number+1, r.Accepted+1) }

@@ -57,8 +57,16 @@ func Of(view *cluster.View) Leader {
 }
 
 // Ask writes an intent for the agent of another node, and waits for its answer. While the API is unreachable, the wait continues.
-// It ends at once when the node was removed, or the API refuses the request.
+// It ends at once when the node was removed, or the API refuses the request. A request whose number was too low is repeated once.
 func (l Leader) Ask(ctx context.Context, say func(string), name string, in intent.Intent) error {
+	err := l.ask(ctx, say, name, in)
+	if errors.As(err, &lowNumberError{}) {
+		err = l.ask(ctx, say, name, in)
+	}
+	return err
+}
+
+func (l Leader) ask(ctx context.Context, say func(string), name string, in intent.Intent) error {
 	bound := changeBound
 	if in.Operation == intent.Prepare || in.Operation == intent.Images {
 		bound = prepareBound
@@ -107,6 +115,9 @@ func (w *wait) look(report intent.Report) error {
 		w.say(fmt.Sprintf("node %s: %s done in %.0f s", w.name, w.in.Operation, report.Seconds))
 		return nil
 	case intent.Failed:
+		if report.Accepted >= w.in.Number {
+			return lowNumberError{failure(w.name, report)}
+		}
 		return failure(w.name, report)
 	}
 	if report.Step != w.step && report.Step != "" {
@@ -115,6 +126,9 @@ func (w *wait) look(report intent.Report) error {
 	}
 	return kube.NotYet(fmt.Errorf("it is at %q", w.step))
 }
+
+// lowNumberError is the refusal of a node that accepted a higher number before. Its report has that number, for the next request.
+type lowNumberError struct{ error }
 
 // failure describes a node's failure.
 func failure(name string, r intent.Report) error {

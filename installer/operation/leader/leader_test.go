@@ -122,6 +122,30 @@ func TestLeaderWaitsForAnswersOfAgents(t *testing.T) {
 	}
 }
 
+// TestTooLowNumberIsRaised has a node that accepted a request while a clock was ahead, and whose report an undo took back.
+func TestTooLowNumberIsRaised(t *testing.T) {
+	for name, accepts := range map[string]bool{"the node accepts a higher number": true, "the node accepts nothing": false} {
+		synctest.Test(t, func(t *testing.T) {
+			accepted := time.Now().AddDate(1, 2, 0).UnixNano()
+			numbers := map[int64]bool{}
+			nodes := &fakeNodes{answer: func(in intent.Intent, _ time.Duration) (intent.Report, error) {
+				numbers[in.Number] = true
+				r := working(in, "")
+				r.Number, r.State = in.Number, intent.Done
+				if !accepts || in.Number <= accepted {
+					r.State, r.Error, r.Accepted = intent.Failed, "it was used before", max(accepted, in.Number)
+				}
+				return r, nil
+			}}
+			in := intent.Intent{Upgrade: "u", Operation: intent.Upgrade, Index: strings.Repeat("a", 64), Sealift: strings.Repeat("b", 64), Server: "10.0.0.1:6445"}
+			err := Leader{nodes, unsigned}.Ask(t.Context(), func(string) {}, "host-2", in)
+			if len(numbers) != 2 || (err == nil) != accepts {
+				t.Errorf("%s: it was asked with %v: %v", name, numbers, err)
+			}
+		})
+	}
+}
+
 func TestRetryDuringOutageReturnsPermanentErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, broken := time.Now(), errors.New("ConfigMap kube-system/sealift-upgrade: invalid character")
