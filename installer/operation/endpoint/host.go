@@ -9,9 +9,6 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
-	"strings"
-
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/balancer"
@@ -30,24 +27,13 @@ type host struct {
 	root string // install root, as the host names it
 }
 
-// endpoint is where this node reaches the API of the cluster. kubeadm connects the kubelet of a control plane to its own host's API
-// server; there the administrator's kubeconfig has it.
+// endpoint is where this node reaches the API of the cluster.
 func (h host) endpoint() (string, error) {
-	for _, name := range []string{kubeadm.AdminKubeconfig, kubeadm.KubeletKubeconfig} {
-		config, err := clientcmd.LoadFromFile(h.Path(name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("read %s: %w", name, err)
-		}
-		of := config.Contexts[config.CurrentContext]
-		if of == nil || config.Clusters[of.Cluster] == nil {
-			return "", fmt.Errorf("%s names no server", name)
-		}
-		return strings.TrimPrefix(config.Clusters[of.Cluster].Server, "https://"), nil
+	at, err := cluster.Endpoint(h.Rootfs)
+	if err == nil && at == "" {
+		err = fmt.Errorf("this host is not a node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletKubeconfig)
 	}
-	return "", fmt.Errorf("this host is not a node of a cluster: it has no %s; run the command on a node", kubeadm.KubeletKubeconfig)
+	return at, err
 }
 
 // server is where the API server of this host listens; "" on a worker.

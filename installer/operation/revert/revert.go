@@ -54,6 +54,9 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 	if err := o.Set.CheckAddress(r.store); err != nil {
 		return nil, err
 	}
+	if err := o.Set.CheckEndpoint(r.store); err != nil {
+		return nil, err
+	}
 	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Undo); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -50,4 +52,18 @@ func (s Set) CheckAddress(store Store) error {
 		}
 	}
 	return nil
+}
+
+// CheckEndpoint refuses a set of a node that reaches the API elsewhere now, as after a change of the load balancer: etcd's data name the
+// former one, and the kubeconfigs and certificates of all nodes the new one. A set of an older sealift is not checked.
+func (s Set) CheckEndpoint(store Store) error {
+	if s.Endpoint == "" {
+		return nil
+	}
+	now, err := cluster.Endpoint(store.Rootfs)
+	if err != nil || now == "" || strings.EqualFold(now, s.Endpoint) {
+		return err
+	}
+	return fmt.Errorf("the cluster got another load balancer after the upgrade: this node reaches the API at %s, and the data to go back to name %s; "+
+		"change it back first with 'sealift node load-balancer %s', or restore a snapshot, as docs/snapshots.md says", now, s.Endpoint, s.Endpoint)
 }

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -49,6 +50,8 @@ type Set struct {
 	Number  int    `json:"number,omitempty"`
 	Records int    `json:"records,omitempty"`
 	Files   []File `json:"files"`
+	// Endpoint is where the node reached the API, as host:port. It is empty in sets of an older sealift.
+	Endpoint string `json:"endpoint,omitempty"`
 	// Links says that the set has symbolic links too. Sets of an older sealift have regular files only.
 	Links bool `json:"links,omitempty"`
 
@@ -126,6 +129,9 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 	if len(sets) > 0 {
 		set.Number = sets[0].Number + 1
 	}
+	if err := s.note(&set); err != nil {
+		return set, err
+	}
 	if err := set.Remove(); err != nil {
 		return set, err
 	}
@@ -152,6 +158,15 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 		return set, err
 	}
 	return set, files.WriteMode(filepath.Join(set.dir, recordName), 0o600, text)
+}
+
+// note records what else has to be as before when an upgrade is undone. Another operation that keeps files needs none of it.
+func (s Store) note(set *Set) (err error) {
+	if s.Files != nil {
+		return nil
+	}
+	set.Endpoint, err = cluster.Endpoint(s.Rootfs)
+	return err
 }
 
 // find lists the existing files to keep.
