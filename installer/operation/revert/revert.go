@@ -60,7 +60,7 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 	if err := (exclusion.Host{Root: o.Root}).Check(ctx, nil, exclusion.Undo); err != nil {
 		return nil, err
 	}
-	if err := checkAuthority(filepath.Join(kubeadm.PKI, "ca.crt"), o.Set.Time); err != nil {
+	if err := checkAuthority(filepath.Join(kubeadm.PKI, "ca.crt"), o.Set); err != nil {
 		return nil, err
 	}
 	if r.content, err = etcdOf(o.Set, o.Node); err != nil {
@@ -121,8 +121,9 @@ func (r *Revert) Close() error {
 	return err
 }
 
-// checkAuthority refuses an undo beyond a rotation of the cluster's CA: etcd's data and the old files name the old CA.
-func checkAuthority(file string, upgraded time.Time) error {
+// checkAuthority refuses an undo beyond a rotation of the cluster's CA: etcd's data and the old files name the old CA. A set of an older
+// sealift has only times.
+func checkAuthority(file string, set undo.Set) error {
 	ca, err := identity.ReadCA(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -130,11 +131,12 @@ func checkAuthority(file string, upgraded time.Time) error {
 	if err != nil {
 		return err
 	}
-	if began := authority.Began(ca); began.After(upgraded) {
-		return fmt.Errorf("the cluster's CA is from %s, after the upgrade of %s: the CAs were rotated since, and going back would bring the old ones; restore a snapshot from after the rotation instead, as docs/snapshots.md says",
-			began.UTC().Format(time.DateTime), upgraded.UTC().Format(time.DateTime))
+	began := authority.Began(ca)
+	if set.CA == identity.CAHash(ca) || set.CA == "" && !began.After(set.Time) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the cluster's CA, from %s, is not that from before the upgrade of %s: the CAs were rotated since, and going back would bring the old ones; restore a snapshot from after the rotation instead, as docs/snapshots.md says",
+		began.UTC().Format(time.DateTime), set.Time.UTC().Format(time.DateTime))
 }
 
 // etcdOf opens the snapshot of a set.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/authority"
 	"github.com/sealift/sealift/installer/cluster/identity"
+	"github.com/sealift/sealift/installer/recovery/undo"
 	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
@@ -42,18 +43,22 @@ func TestUndoStopsAtCARotation(t *testing.T) {
 	}
 	now := time.Now()
 	rotated := rotatedCA(t, filepath.Dir(file), now)
+	of := identity.CAHash(ca)
 	for name, row := range map[string]struct {
 		file     string
 		upgraded time.Time
+		kept     string // hash of the CA
 		refused  bool
 	}{
-		"the CA of the upgrade": {file, ca.NotBefore.Add(time.Hour), false},
-		"a CA made since":       {file, ca.NotBefore.Add(-time.Hour), true},
-		"a rotated CA":          {rotated, now.Add(time.Hour), false},
-		"a CA rotated since":    {rotated, now.Add(-time.Hour), true}, // though it is valid since yesterday
-		"no CA":                 {file + ".none", ca.NotBefore, false},
+		"the CA of the upgrade": {file, ca.NotBefore.Add(time.Hour), "", false},
+		"a CA made since":       {file, ca.NotBefore.Add(-time.Hour), "", true},
+		"a rotated CA":          {rotated, now.Add(time.Hour), "", false},
+		"a CA rotated since":    {rotated, now.Add(-time.Hour), "", true}, // though it is valid since yesterday
+		"no CA":                 {file + ".none", ca.NotBefore, of, false},
+		"the CA of the upgrade, made while a clock was ahead": {file, ca.NotBefore.AddDate(-1, -2, 0), of, false},
+		"a CA rotated since, while the clock was behind":      {rotated, now.AddDate(1, 2, 0), of, true},
 	} {
-		err := checkAuthority(row.file, row.upgraded)
+		err := checkAuthority(row.file, undo.Set{Time: row.upgraded, CA: row.kept})
 		if (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "were rotated since") {
 			t.Errorf("%s: %v", name, err)
 		}

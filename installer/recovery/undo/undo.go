@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -50,8 +51,10 @@ type Set struct {
 	Number  int    `json:"number,omitempty"`
 	Records int    `json:"records,omitempty"`
 	Files   []File `json:"files"`
-	// Endpoint is where the node reached the API, as host:port. It is empty in sets of an older sealift.
+	// Endpoint is where the node reached the API, as host:port, and CA the hash of the cluster's CA, as kubeadm writes it. Both are empty in
+	// sets of an older sealift.
 	Endpoint string `json:"endpoint,omitempty"`
+	CA       string `json:"ca,omitempty"`
 	// Links says that the set has symbolic links too. Sets of an older sealift have regular files only.
 	Links bool `json:"links,omitempty"`
 
@@ -165,7 +168,16 @@ func (s Store) note(set *Set) (err error) {
 	if s.Files != nil {
 		return nil
 	}
-	set.Endpoint, err = cluster.Endpoint(s.Rootfs)
+	if set.Endpoint, err = cluster.Endpoint(s.Rootfs); err != nil {
+		return err
+	}
+	ca, err := identity.ReadCA(s.onDisk(File{Path: kubeadm.PKI + "/ca.crt"}))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		set.CA = identity.CAHash(ca)
+	}
 	return err
 }
 
