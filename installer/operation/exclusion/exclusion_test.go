@@ -114,6 +114,13 @@ func (p place) restore(at time.Time, steps ...string) {
 	p.journal(all...)
 }
 
+// restoreBefore has a restore that was interrupted before another operation ran.
+func (p place) restoreBefore(other lifecycle.Operation) {
+	p.t.Helper()
+	p.journal(lifecycle.Record{Operation: lifecycle.Restoring, Step: "restore/stop", Inputs: "id 20260101T000000Z", Outcome: lifecycle.Finished},
+		lifecycle.Record{Operation: other, Step: "any", Outcome: lifecycle.Started})
+}
+
 // rotation puts the file of a rotation of CAs below the host's files.
 func (p place) rotation() {
 	p.t.Helper()
@@ -149,6 +156,10 @@ readdress-ended               -       -    -   -    -            -      -       
 readdress-taken-back          -       -    -   -    -            -      -         -             -                -       -
 restore-ended                 -       -    -   -    -            -      -         -             -                -       -
 restore-given-up              -       -    -   -    -            -      -         -             -                -       -
+restore-long-ago-exchanging   x       -    x   x    x            x      x         x             x                =       -
+restore-long-ago-started      -       -    -   -    -            -      -         -             -                -       -
+restore-before-other-work     -       -    -   -    -            -      -         -             -                -       -
+restore-before-renewal        x       -    x   x    x            x      x         x             x                =       -
 data-made-for-an-undo         -       -    -   -    -            -      -         -             -                -       -
 nothing                       -       -    -   -    -            -      -         -             -                -       -
 `
@@ -181,8 +192,16 @@ func TestUnfinishedOperationsExcludeConflictingOnes(t *testing.T) {
 		"readdress-taken-back":     {func(p place) { p.readdress("readdress/keep", "readdress/back") }, ""},
 		"restore-ended":            {func(p place) { p.restore(time.Now(), "restore/data", "restore/stop", "restore/ready") }, ""},
 		"restore-given-up":         {func(p place) { p.restore(time.Now().Add(-25*time.Hour), "restore/data", "restore/stop") }, ""},
-		"data-made-for-an-undo":    {func(p place) { p.restore(time.Now(), "restore/data") }, ""},
-		"nothing":                  {func(place) {}, ""},
+		"restore-long-ago-exchanging": {func(p place) {
+			p.restore(time.Now().Add(-25*time.Hour), "restore/data", "restore/stop", "restore/exchange")
+		}, "sealift restore"},
+		"restore-long-ago-started": {func(p place) {
+			p.restore(time.Now().Add(-25*time.Hour), "restore/data", "restore/stop", "restore/exchange", "restore/start")
+		}, ""},
+		"restore-before-other-work": {func(p place) { p.restoreBefore(lifecycle.Upgrading) }, ""}, // the clock was set back since
+		"restore-before-renewal":    {func(p place) { p.restoreBefore(lifecycle.Renewing) }, "sealift restore"},
+		"data-made-for-an-undo":     {func(p place) { p.restore(time.Now(), "restore/data") }, ""},
+		"nothing":                   {func(place) {}, ""},
 	}
 	lines := strings.Split(strings.TrimSpace(matrix), "\n")
 	names := strings.Fields(lines[0])

@@ -90,12 +90,25 @@ func (h Host) interrupted() (found *HalfDone, err error) {
 				found = nil
 			}
 		case lifecycle.Restoring:
-			if r.Step == restore.FirstStep && time.Since(r.Time) < restore.Resumes {
-				found = &HalfDone{Restore, "a snapshot is being restored on this host", "run the 'sealift restore' or 'sealift upgrade undo' again that was interrupted"}
-			} else if finished && r.Step == restore.LastStep {
+			found = restoring(found, r)
+		case lifecycle.Upgrading, lifecycle.Rotating, lifecycle.RotatingCAs, lifecycle.MovingAPI:
+			if found != nil && found.Operation == Restore { // it was given up: a half-done restore excludes these
 				found = nil
 			}
 		}
 	}
 	return found, err
+}
+
+// restoring returns what is half done after a record of a restore. A restore counts as given up a day after it stopped the control plane or
+// started it again. In between, files and data of two times are mixed, and no clock changes that.
+func restoring(found *HalfDone, r lifecycle.Record) *HalfDone {
+	recent, finished := time.Since(r.Time) < restore.Resumes, r.Outcome == lifecycle.Finished
+	switch {
+	case r.Step == restore.FirstStep && recent, r.Step == restore.ExchangeStep:
+		return &HalfDone{Restore, "a snapshot is being restored on this host", "run the 'sealift restore' or 'sealift upgrade undo' again that was interrupted"}
+	case finished && (r.Step == restore.LastStep || r.Step == restore.StartStep && !recent):
+		return nil
+	}
+	return found
 }

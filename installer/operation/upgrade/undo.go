@@ -111,17 +111,25 @@ func (u *Undo) elsewhere(err error) error {
 const restoreInstead = "restore a snapshot instead, as docs/snapshots.md says"
 
 // checkAlone refuses an undo without the API if other nodes may run the new version: they are upgraded after this one. When an undo that
-// was interrupted has begun with etcd's data, they have gone back already.
+// was interrupted has begun with etcd's data, they have gone back already. The order of the journal's records decides, not their times: a
+// host that lost its power may have lost its clock.
 func (u *Undo) checkAlone(root, name string) error {
 	others := slices.DeleteFunc(slices.Clone(u.revert.Restore.Nodes), func(n string) bool { return n == name })
 	records, err := lifecycle.ReadJournal(node.StateDir(root))
-	if err != nil || len(others) == 0 || u.revert.Restore.Resumes {
+	if err != nil || len(others) == 0 {
 		return err
 	}
+	newer := false
 	for n, r := range records {
-		if r.Step != node.KubeletStep || r.Outcome != lifecycle.Finished || !u.Set.After(n, r) {
-			continue
+		switch {
+		case !u.Set.After(n, r):
+		case r.Step == node.KubeletStep && r.Outcome == lifecycle.Finished:
+			newer = true
+		case u.revert.Restore.Wrote(r):
+			newer = false
 		}
+	}
+	if newer {
 		return fmt.Errorf("the API does not answer, and %s may already run the new version, which only the API knows: %s; bring the API back first (see 'sealift status')", strings.Join(others, ", "), u.Away)
 	}
 	return nil

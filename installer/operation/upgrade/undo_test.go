@@ -15,18 +15,27 @@ import (
 	"github.com/sealift/sealift/installer/recovery/undo"
 )
 
-// upgraded makes an install root whose journal has that its node runs a new kubelet.
-func upgraded(t *testing.T) (root string) {
+// newKubelet and wentBack are steps of an upgrade and of its undo, otherRestore one of a restore of another snapshot.
+var (
+	newKubelet   = [3]string{string(lifecycle.Upgrading), node.KubeletStep, "new"}
+	wentBack     = [3]string{string(lifecycle.Restoring), restore.FirstStep, "survivor 20260101T000000Z"}
+	otherRestore = [3]string{string(lifecycle.Restoring), restore.FirstStep, "another 20260101T000000Z"}
+)
+
+// ran makes an install root whose journal has steps: the operation, the ID and the inputs of each. A step has two records.
+func ran(t *testing.T, steps ...[3]string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	j, err := lifecycle.OpenJournal(node.StateDir(root))
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, Inputs: "new", Timeout: time.Minute,
-		Run: func(context.Context) (lifecycle.State, error) { return nil, nil }} //nolint:nilnil // it leaves no state
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Upgrading, lifecycle.Plan{step}, j, func(lifecycle.Event) {}); err != nil {
-		t.Fatal(err)
+	for _, s := range steps {
+		step := lifecycle.Step{ID: s[1], Phase: lifecycle.Kubelet, Inputs: s[2], Timeout: time.Minute,
+			Run: func(context.Context) (lifecycle.State, error) { return nil, nil }} //nolint:nilnil // it leaves no state
+		if _, err := lifecycle.Run(t.Context(), lifecycle.Operation(s[0]), lifecycle.Plan{step}, j, func(lifecycle.Event) {}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -37,25 +46,29 @@ func upgraded(t *testing.T) (root string) {
 // TestUndoRefusesNewerKubelets refuses an undo without the API where other nodes may have been upgraded.
 func TestUndoRefusesNewerKubelets(t *testing.T) {
 	t.Parallel()
-	root := upgraded(t)
+	both := []string{"host-1", "host-2"}
+	again := [3]string{newKubelet[0], newKubelet[1], "newer"} // steps with the same inputs run once
 	for name, row := range map[string]struct {
-		root    string
+		steps   [][3]string
 		nodes   []string
 		kept    time.Time
-		records int
-		resumes bool
+		records int // before the set was kept
 		refused bool
 	}{
-		"other nodes come after this one":   {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), 0, false, true},
-		"the clock was set back since":      {root, []string{"host-1", "host-2"}, time.Now().AddDate(1, 2, 0), 1, false, true},
-		"the clock was set ahead since":     {root, []string{"host-1", "host-2"}, time.Unix(0, 0), 2, false, false},
-		"they have gone back already":       {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), 0, true, false},
-		"there are no others":               {root, []string{"host-1"}, time.Now().Add(-time.Hour), 0, false, false},
-		"this node has not been finished":   {t.TempDir(), []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), 0, false, false},
-		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), 0, false, false},
+		"other nodes come after this one":        {[][3]string{newKubelet}, both, time.Now().Add(-time.Hour), 0, true},
+		"the clock was set back since":           {[][3]string{newKubelet}, both, time.Now().AddDate(1, 2, 0), 1, true},
+		"the clock was set ahead since":          {[][3]string{newKubelet}, both, time.Unix(0, 0), 2, false},
+		"they have gone back already":            {[][3]string{newKubelet, wentBack}, both, time.Now().Add(-time.Hour), 0, false},
+		"they went back, and the clock was lost": {[][3]string{newKubelet, wentBack}, both, time.Now().AddDate(1, 2, 0), 1, false},
+		"another snapshot was restored":          {[][3]string{newKubelet, otherRestore}, both, time.Now(), 1, true},
+		"they were upgraded again":               {[][3]string{newKubelet, wentBack, again}, both, time.Now(), 1, true},
+		"an undo of an earlier upgrade":          {[][3]string{wentBack, newKubelet}, both, time.Now(), 2, true},
+		"there are no others":                    {[][3]string{newKubelet}, both[:1], time.Now().Add(-time.Hour), 0, false},
+		"this node has not been finished":        {nil, both, time.Now().Add(-time.Hour), 0, false},
+		"its kubelet came with another one":      {[][3]string{newKubelet}, both, time.Now().Add(time.Hour), 0, false},
 	} {
-		u := &Undo{Set: undo.Set{Time: row.kept, Records: row.records}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes, Resumes: row.resumes}}}
-		if err := u.checkAlone(row.root, "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may already run the new version") {
+		u := &Undo{Set: undo.Set{Time: row.kept, Records: row.records}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes}}}
+		if err := u.checkAlone(ran(t, row.steps...), "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may already run the new version") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -156,10 +156,7 @@ func hasAddress(p peer) error {
 
 // begin resumes an interrupted restore of the same snapshot, or begins one.
 func (r *Restore) begin(now time.Time) {
-	identity := "survivor"
-	if r.from != nil {
-		identity = lifecycle.Digest(r.from.Index)
-	}
+	identity := r.identity()
 	r.data = dataFolder{path: r.host.Path(r.member.Data)}
 	generation, made := interrupted(r.Journal.Records(), identity, now)
 	r.Resumes = generation != ""
@@ -168,6 +165,20 @@ func (r *Restore) begin(now time.Time) {
 		r.data.generation = now.UTC().Format(generationTime)
 	}
 	r.inputs = identity + separator + r.data.generation
+}
+
+// identity identifies the snapshot.
+func (r *Restore) identity() string {
+	if r.from == nil {
+		return "survivor"
+	}
+	return lifecycle.Digest(r.from.Index)
+}
+
+// Wrote reports whether a run of a restore of this snapshot wrote a record of the journal, however long ago.
+func (r *Restore) Wrote(rec lifecycle.Record) bool {
+	is, _, ok := strings.Cut(rec.Inputs, separator)
+	return rec.Operation == lifecycle.Restoring && ok && is == r.identity()
 }
 
 // What the inputs of the steps are made of.

@@ -25,12 +25,14 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// The journal steps that are looked up: the first one that changes running programs, the one that creates etcd's data, and the
-// last.
+// The journal steps that are looked up: the first one that changes running programs, the one that creates etcd's data, those from which
+// on files and data are replaced and work again, and the last.
 const (
-	FirstStep = "restore/stop"
-	dataStep  = "restore/data"
-	LastStep  = "restore/ready"
+	FirstStep    = "restore/stop"
+	dataStep     = "restore/data"
+	ExchangeStep = "restore/exchange"
+	StartStep    = "restore/start"
+	LastStep     = "restore/ready"
 )
 
 // Resumes is how long a restore that was interrupted is resumed. After that, a new one begins.
@@ -69,8 +71,8 @@ func (r *Restore) Plan() (plan lifecycle.Plan) {
 		steps = append(steps, step{VolumesStep, r.Volumes.Title(), VolumeTime, func(ctx context.Context) error { return r.Volumes.Write(ctx, r.Log) }})
 	}
 	steps = append(steps,
-		step{"restore/exchange", "put the data in its place, and keep the old data", shortTime, r.exchange},
-		step{"restore/start", "start the kubelet", shortTime, r.start},
+		step{ExchangeStep, "put the data in its place, and keep the old data", shortTime, r.exchange},
+		step{StartStep, "start the kubelet", shortTime, r.start},
 		step{"restore/api", "wait for the Kubernetes API", 2 * shortTime, r.waitAPI})
 	if len(r.others) > 0 {
 		steps = append(steps, step{"restore/others", "remove " + strings.Join(r.Others(), ", "), shortTime, r.removeOthers})
