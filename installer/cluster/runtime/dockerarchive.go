@@ -133,6 +133,13 @@ func annotated(target ocispec.Descriptor) []string {
 
 // keep unpacks the named images of a list, and names them. It returns the first name of each.
 func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[string]string, named func(ocispec.Descriptor) []string) (names []string, err error) {
+	for _, target := range index.Manifests { // before the first name is given
+		for _, name := range named(target) {
+			if err := (Image{Ref: name, Target: target}).checkDigest(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	cs := r.client.ContentStore()
 	// an index may name manifests of platforms that the archive lacks
 	there := images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {

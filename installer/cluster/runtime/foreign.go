@@ -31,8 +31,7 @@ import (
 // compressed with gzip.
 type Foreign struct {
 	// Names are the names of the images. They are not known before a compressed tar is read.
-	Names []string
-
+	Names   []string
 	path    string
 	name    string // of the only image, if the file has no name for it
 	unnamed int    // images that the file has no name for
@@ -187,41 +186,57 @@ func (f *Foreign) add(name string, packed int64, r io.ReaderAt) error {
 
 // read reads the names of images from the list of an OCI layout or of a docker-archive. 'docker save' writes both.
 func (f *Foreign) read(name string, data []byte) error {
-	var found []string
 	if name == ocispec.ImageIndexFile {
 		var index ocispec.Index
 		if err := json.Unmarshal(data, &index); err != nil {
 			return fmt.Errorf("%s: %s: %w", f.path, name, err)
 		}
-		for _, target := range index.Manifests {
-			found = append(found, nameIn(target))
+		return f.list(index)
+	}
+	var list []struct{ RepoTags []string }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return fmt.Errorf("%s: %s: %w", f.path, name, err)
+	}
+	var found []Image
+	for _, image := range list {
+		if len(image.RepoTags) == 0 {
+			found = append(found, Image{})
 		}
-	} else {
-		var list []struct{ RepoTags []string }
-		if err := json.Unmarshal(data, &list); err != nil {
-			return fmt.Errorf("%s: %s: %w", f.path, name, err)
-		}
-		for _, image := range list {
-			if len(image.RepoTags) == 0 {
-				found = append(found, "")
+		for _, tag := range image.RepoTags {
+			ref, err := normalized(tag)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.path, err)
 			}
-			for _, tag := range image.RepoTags {
-				ref, err := normalized(tag)
-				if err != nil {
-					return fmt.Errorf("%s: %w", f.path, err)
-				}
-				found = append(found, ref)
-			}
+			found = append(found, Image{Ref: ref})
 		}
 	}
+	return f.note(found)
+}
+
+// list notes the images that an index lists.
+func (f *Foreign) list(index ocispec.Index) error {
+	var found []Image
+	for _, target := range index.Manifests {
+		found = append(found, Image{Ref: nameIn(target), Target: target})
+	}
+	return f.note(found)
+}
+
+// note notes images. The digests of those of a docker-archive are not known before it is read.
+func (f *Foreign) note(found []Image) error {
 	unnamed := 0
 	for _, one := range found {
-		if one == "" {
+		if one.Ref == "" {
 			unnamed++
-			one = f.name
+			one.Ref = f.name
 		}
-		if one != "" && !slices.Contains(f.Names, one) {
-			f.Names = append(f.Names, one)
+		if one.Target.Digest != "" {
+			if err := one.checkDigest(); err != nil {
+				return fmt.Errorf("%s: %w", f.path, err)
+			}
+		}
+		if one.Ref != "" && !slices.Contains(f.Names, one.Ref) {
+			f.Names = append(f.Names, one.Ref)
 		}
 	}
 	f.unnamed = max(f.unnamed, unnamed)

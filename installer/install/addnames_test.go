@@ -1,0 +1,100 @@
+package install
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sealift/sealift/installer/cluster/runtime"
+	"github.com/sealift/sealift/internal/testing/containerd"
+	"github.com/sealift/sealift/internal/testing/imagepackage"
+)
+
+const apiserver = "registry.k8s.io/kube-apiserver"
+
+// TestDigestsInNamesMustMatch adds other content under the digest of an image, from each kind of source.
+func TestDigestsInNamesMustMatch(t *testing.T) {
+	socket := containerd.ForTest(t)
+	image, other := shopImage(t, 1000), shopImage(t, 1000)
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := apiserver + "@" + digest.String()
+	bundled := filepath.Join(t.TempDir(), "app.tar.gz")
+	imagepackage.Write(t, bundled, pinned)
+	for kind, row := range map[string]struct {
+		source, name string
+		unread       bool // only the whole file shows it
+	}{
+		"a package":        {bundled, "", false},
+		"a folder":         {ociLayout(t, other, pinned), "", false},
+		"a tag beside it":  {ociLayout(t, other, apiserver+":v1.36.3@"+digest.String()), "", false},
+		"by --name":        {ociLayout(t, other, ""), pinned, false},
+		"an archive":       {tarOf(t, ociLayout(t, other, pinned), "a.tar"), "", false},
+		"compressed":       {tarOf(t, ociLayout(t, other, pinned), "a.tar.gz"), "", true},
+		"a docker-archive": {unnamedDocker(t, other), pinned, true},
+	} {
+		o := from(row.source, socket, row.name)
+		plan, err := OpenImages(t.Context(), o)
+		if row.unread && err == nil {
+			err = plan.Close()
+			if _, refused := add(t.Context(), o); err == nil {
+				err = refused
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), "its content has the digest") {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	r, err := runtime.Connect(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	hooks := t.TempDir()
+	if err := imagepackage.WriteLayout(hooks, pinned, 1, 1000); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(tarOf(t, hooks, "hook.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := r.Import(t.Context(), file); err == nil || !strings.Contains(err.Error(), "its content has the digest") {
+		t.Errorf("a hook's import: %v", err)
+	}
+	if got := stored(t, socket); len(got) > 0 {
+		t.Errorf("there is %v", got)
+	}
+	if _, err := add(t.Context(), from(ociLayout(t, image, pinned), socket, "")); err != nil || len(stored(t, socket)) != 1 {
+		t.Errorf("the image itself: %v", err)
+	}
+}
+
+// unnamedDocker writes a docker-archive whose image has no name.
+func unnamedDocker(t *testing.T, image v1.Image) string {
+	t.Helper()
+	dir := t.TempDir()
+	config, err := image.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal([]any{map[string]any{"Config": "config.json", "Layers": []string{"layer.tar"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("manifest.json", text)
+	write("config.json", config)
+	write("layer.tar", nil)
+	return tarOf(t, dir, "docker.tar")
+}
