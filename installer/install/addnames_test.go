@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/internal/testing/containerd"
 	"github.com/sealift/sealift/internal/testing/imagepackage"
@@ -97,4 +98,69 @@ func unnamedDocker(t *testing.T, image v1.Image) string {
 	write("config.json", config)
 	write("layer.tar", nil)
 	return tarOf(t, dir, "docker.tar")
+}
+
+// TestBundleImagesAreNotReplaced adds images of applications under a name of the installed bundle.
+func TestBundleImagesAreNotReplaced(t *testing.T) {
+	socket := containerd.ForTest(t)
+	const ref = apiserver + ":v1.36.3"
+	installed := filepath.Join(t.TempDir(), "installed.tar.gz")
+	image, other := shopImage(t, 1000), shopImage(t, 1000)
+	imagepackage.WriteImage(t, installed, ref, image)
+	loadAsBundle(t, socket, installed)
+	before := stored(t, socket)[ref]
+	another := filepath.Join(t.TempDir(), "another.tar.gz")
+	imagepackage.WriteImage(t, another, ref, other)
+	for kind, row := range map[string]struct {
+		source, name string
+		unread       bool
+	}{
+		"a package":        {another, "", false},
+		"a folder":         {ociLayout(t, other, ref), "", false},
+		"by --name":        {ociLayout(t, other, ""), ref, false},
+		"compressed":       {tarOf(t, ociLayout(t, other, ref), "a.tar.gz"), "", true},
+		"a docker-archive": {dockerSave(t, other, ref), "", true},
+	} {
+		o := from(row.source, socket, row.name)
+		plan, err := OpenImages(t.Context(), o)
+		if row.unread && err == nil {
+			err = plan.Close()
+			if _, refused := add(t.Context(), o); err == nil {
+				err = refused
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), "another image "+ref) || !strings.Contains(err.Error(), "--name") {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if now := stored(t, socket)[ref]; now.Digest != before.Digest || now.Origin != runtime.OfBundle {
+		t.Errorf("it was %+v, and is %+v", before, now)
+	}
+	if _, err := add(t.Context(), from(ociLayout(t, image, ref), socket, "")); err != nil {
+		t.Errorf("the same image: %v", err)
+	}
+}
+
+// loadAsBundle loads the images of a package as an install does.
+func loadAsBundle(t *testing.T, socket, file string) {
+	t.Helper()
+	a, err := bundle.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	layouts, err := layoutsOf(a, runtime.OfBundle, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runtime.Connect(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, l := range layouts {
+		if _, err := r.Load(t.Context(), l, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -138,6 +138,11 @@ func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[stri
 			if err := (Image{Ref: name, Target: target}).checkDigest(); err != nil {
 				return nil, err
 			}
+			if labels[originLabel] == string(OfApplication) {
+				if err := r.checkReplaced(ctx, name, target.Digest, labels[archiveLabel]); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	cs := r.client.ContentStore()

@@ -31,7 +31,10 @@ import (
 // compressed with gzip.
 type Foreign struct {
 	// Names are the names of the images. They are not known before a compressed tar is read.
-	Names   []string
+	Names []string
+	// Images are the same, with their digests as far as they are known.
+	Images []Image
+
 	path    string
 	name    string // of the only image, if the file has no name for it
 	unnamed int    // images that the file has no name for
@@ -234,6 +237,9 @@ func (f *Foreign) note(found []Image) error {
 			if err := one.checkDigest(); err != nil {
 				return fmt.Errorf("%s: %w", f.path, err)
 			}
+		}
+		if one.Ref != "" {
+			f.Images = append(f.Images, one)
 		}
 		if one.Ref != "" && !slices.Contains(f.Names, one.Ref) {
 			f.Names = append(f.Names, one.Ref)
