@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster/runtime"
@@ -161,6 +164,49 @@ func loadAsBundle(t *testing.T, socket, file string) {
 	for _, l := range layouts {
 		if _, err := r.Load(t.Context(), l, func(string) {}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestNamesOfCompressedArchivesFollowTheSameRules compares a folder with a compressed archive of it, which is not read before.
+func TestNamesOfCompressedArchivesFollowTheSameRules(t *testing.T) {
+	socket := containerd.ForTest(t)
+	two := func(first, second string) string {
+		dir := ociLayout(t, shopImage(t, 1000), first)
+		path, err := layout.FromPath(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotations := map[string]string{}
+		if second != "" {
+			annotations[ocispec.AnnotationRefName] = second
+		}
+		if err := path.AppendImage(shopImage(t, 1000), layout.WithAnnotations(annotations)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for kind, row := range map[string]struct{ dir, name, want string }{
+		"a name too many":    {ociLayout(t, shopImage(t, 1000), shop), "shop:3", "leave --name out"},
+		"none too few":       {ociLayout(t, shopImage(t, 1000), ""), "", "name it with --name"},
+		"one name for two":   {two("", ""), "shop:4", "has 2 images without a name"},
+		"unnamed beside one": {two(shop, ""), "", "without a name beside " + shop},
+	} {
+		for _, source := range []string{row.dir, tarOf(t, row.dir, "a.tar.gz")} {
+			if _, err := add(t.Context(), from(source, socket, row.name)); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%s: %s: %v", kind, filepath.Base(source), err)
+			}
+		}
+	}
+	if got := stored(t, socket); len(got) > 0 {
+		t.Errorf("there is %v", got)
+	}
+	dir := two(shop, "")
+	for _, source := range []string{dir, tarOf(t, dir, "a.tar.gz")} {
+		got, err := add(t.Context(), from(source, socket, "shop:5"))
+		slices.Sort(got.Images)
+		if want := []string{"docker.io/library/shop:5", shop}; err != nil || !slices.Equal(got.Images, want) {
+			t.Errorf("%s: %v, %v", filepath.Base(source), got.Images, err)
 		}
 	}
 }

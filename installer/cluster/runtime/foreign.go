@@ -95,6 +95,8 @@ func (f *Foreign) checkNames() error {
 		return fmt.Errorf("%s has %d images without a name, and --name is for one", f.path, f.unnamed)
 	case len(f.Names) == 0:
 		return fmt.Errorf("%s has no name for its image; name it with --name", f.path)
+	case f.name == "" && f.unnamed > 0:
+		return fmt.Errorf("%s has an image without a name beside %s; name it with --name, or name each in the file", f.path, f.Names[0])
 	}
 	return nil
 }
@@ -249,6 +251,15 @@ func (f *Foreign) note(found []Image) error {
 	return nil
 }
 
+// checkRead applies the rules for names to a whole archive: those of a compressed one are not known before.
+func (f *Foreign) checkRead(index ocispec.Index) error {
+	read := &Foreign{path: f.path, name: f.name}
+	if err := read.list(index); err != nil {
+		return err
+	}
+	return read.checkNames()
+}
+
 // nameIn returns the name of an image in its annotations; "" if there is none.
 func nameIn(target ocispec.Descriptor) string {
 	name := target.Annotations[images.AnnotationImageName]
@@ -284,7 +295,7 @@ func (r *Runtime) Add(ctx context.Context, f *Foreign) ([]string, error) {
 			return nil, err
 		}
 		defer file.Close()
-		return r.importNamed(ctx, file, with, f.names)
+		return r.importNamed(ctx, file, with, f.checkRead, f.names)
 	}
 	out, in := io.Pipe()
 	written := make(chan error, 1)
@@ -292,7 +303,7 @@ func (r *Runtime) Add(ctx context.Context, f *Foreign) ([]string, error) {
 		err := f.tar(in)
 		written <- errors.Join(err, in.CloseWithError(err))
 	}()
-	names, err := r.importNamed(ctx, out, with, f.names)
+	names, err := r.importNamed(ctx, out, with, f.checkRead, f.names)
 	return names, errors.Join(err, out.Close(), ignoreClosed(<-written))
 }
 
