@@ -23,6 +23,7 @@ type image struct {
 	blobs           []ocispec.Descriptor     // of all platforms, each once
 	files           map[digest.Digest]string // paths of its layers in the archive, instead of a layout
 	made            map[digest.Digest][]byte // manifest and configuration that no file has
+	there           map[digest.Digest]bool   // manifests of the index that the registry's tag leads to, for an archive that lacks some
 	attached        string                   // digest of what it is attached to, if it is a signature, an SBOM or an attestation
 }
 

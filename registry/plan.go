@@ -206,8 +206,12 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		}
 		return p.has(ctx, i, path)
 	}
-	if err == nil {
-		if reduced, _, reduceErr := p.reduce(i); i.root.Absent > 0 && reduceErr == nil && reduced.Digest == there.Digest {
+	if err == nil && i.root.Absent > 0 {
+		if i.there, err = p.platforms(ctx, repo, i, there); err != nil {
+			return fmt.Errorf("ask for the platforms of %s: %w", out.Target, err)
+		}
+		p.images[n].there = i.there
+		if reduced, _, err := i.reduce(); err == nil && reduced.Digest == there.Digest {
 			out.State, out.Digest, out.Note = Present, there.Digest.String(), reducedNote
 			return p.has(ctx, i, path)
 		}

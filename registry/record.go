@@ -170,7 +170,7 @@ func (p *Push) record(ctx context.Context) {
 		if p.Images[n].State == Missing {
 			e := entry{Kind: i.kind, Repository: i.repository, Name: i.target(), Digest: i.root.Digest.String(), Subject: i.attached}
 			if i.root.Absent > 0 {
-				if reduced, _, err := p.reduce(i); err == nil { // otherwise the push says so
+				if reduced, _, err := i.reduce(); err == nil { // otherwise the push says so
 					e.Reduced = reduced.Digest.String()
 				}
 			}

@@ -1,0 +1,84 @@
+package registry_test
+
+import (
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/realregistry"
+	"github.com/sealift/sealift/registry"
+)
+
+// listed returns the digests that a tag below the prefix leads to: those that its index lists, or its own.
+func listed(t *testing.T, host, target string) map[string]bool {
+	t.Helper()
+	ref, err := name.ParseReference(host + "/mirror/" + target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := remote.Get(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.MediaType.IsIndex() {
+		return map[string]bool{got.Digest.String(): true}
+	}
+	index, err := got.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]bool)
+	for _, one := range manifest.Manifests {
+		all[one.Digest.String()] = true
+	}
+	return all
+}
+
+// TestPlatformsOfSeveralBundlesStayUnderOneTag pushes one image from archives with different platforms to distribution, which refuses indexes
+// with absent manifests.
+func TestPlatformsOfSeveralBundlesStayUnderOneTag(t *testing.T) {
+	host := realregistry.Start(t)
+	amd, arm, other := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "arm64", layer(t, 2)), platformImage(t, "s390x", layer(t, 3))
+	whole := map[string]v1.ImageIndex{"registry.k8s.io/app:v1": index(amd, arm, other)}
+	absent := func(images ...v1.Image) (hidden []string) {
+		for _, one := range images {
+			digest, err := one.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			hidden = append(hidden, digest.Hex)
+		}
+		return hidden
+	}
+	ofAMD, ofARM := content(t, whole, absent(arm, other)...), content(t, whole, absent(amd, other)...)
+	o := recorded(t, host)
+	if _, err := push(t.Context(), ofARM, o); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(t, host, "registry.k8s.io/app:v1"); len(got) != 1 || !got[digestOf(t, arm)] {
+		t.Fatalf("after the first push the tag has %v", got)
+	}
+	second, err := push(t.Context(), ofAMD, o)
+	if err != nil || second.Images[0].State != registry.Pushed || second.Images[0].Note == "" {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	if got := listed(t, host, "registry.k8s.io/app:v1"); len(got) != 2 || !got[digestOf(t, arm)] || !got[digestOf(t, amd)] {
+		t.Errorf("after the second push the tag has %v", got)
+	}
+	for _, a := range []*bundle.Archive{ofARM, ofAMD} {
+		again, err := push(t.Context(), a, o)
+		if err != nil || again.Images[0].State != registry.Present || again.Images[0].Digest != second.Images[0].Digest {
+			t.Errorf("again: %+v, %v", again.Images, err)
+		}
+	}
+	if states := prune(t, withChart(t, "none", nil), o); len(states[registry.Removed]) != 1 || exists(t, host, "registry.k8s.io/app:v1") {
+		t.Errorf("the record lacks the digest that was pushed: %v", states)
+	}
+}
