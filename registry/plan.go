@@ -13,6 +13,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // The states of an image.
@@ -201,17 +202,27 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		if err != nil {
 			return fmt.Errorf("ask what is attached to %s in %s: %w", i.attached, repo.Reference.Repository, err)
 		}
-		if listed {
+		whole, err := p.whole(ctx, repo, i.root)
+		if err != nil {
+			return err
+		}
+		if listed && whole {
 			out.State = Present
 		}
-		return p.has(ctx, i, path)
+		if whole {
+			return p.has(ctx, i, path)
+		}
 	}
-	if err == nil && i.root.Absent > 0 {
+	if err == nil && there.Digest != i.root.Digest && i.root.Absent > 0 {
 		if i.there, err = p.platforms(ctx, repo, i, there); err != nil {
 			return fmt.Errorf("ask for the platforms of %s: %w", out.Target, err)
 		}
 		p.images[n].there = i.there
-		if reduced, _, err := i.reduce(); err == nil && reduced.Digest == there.Digest {
+		whole, err := p.whole(ctx, repo, i.root)
+		if err != nil {
+			return err
+		}
+		if reduced, _, err := i.reduce(); err == nil && reduced.Digest == there.Digest && whole {
 			out.State, out.Digest, out.Note = Present, there.Digest.String(), reducedNote
 			return p.has(ctx, i, path)
 		}
@@ -237,6 +248,21 @@ func (p *Push) listed(ctx context.Context, repo *remote.Repository, i image) (li
 		})
 	})
 	return listed, err
+}
+
+// whole reports whether a repository has all manifests below one that it has. A registry that takes sparse indexes may lack those that the
+// archive has, because another archive brought the index.
+func (p *Push) whole(ctx context.Context, repo *remote.Repository, m ocilayout.Manifest) (bool, error) {
+	for _, child := range m.Children {
+		found, err := p.resolve(ctx, repo, child.Digest.String())
+		if err != nil || found == "" {
+			return false, err
+		}
+		if whole, err := p.whole(ctx, repo, child); err != nil || !whole {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // has notes the blobs of an image that the registry has.

@@ -1,6 +1,8 @@
 package registry_test
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -80,5 +82,50 @@ func TestPlatformsOfSeveralBundlesStayUnderOneTag(t *testing.T) {
 	}
 	if states := prune(t, withChart(t, "none", nil), o); len(states[registry.Removed]) != 1 || exists(t, host, "registry.k8s.io/app:v1") {
 		t.Errorf("the record lacks the digest that was pushed: %v", states)
+	}
+}
+
+// TestLostManifestsArePushedAgain deletes a manifest below the index that a tag leads to.
+func TestLostManifestsArePushedAgain(t *testing.T) {
+	host := realregistry.Start(t)
+	amd, arm := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "arm64", layer(t, 2))
+	images := map[string]v1.ImageIndex{"registry.k8s.io/app:v1": index(amd, arm)}
+	a := content(t, images)
+	if _, err := push(t.Context(), a, options(t, host)); err != nil {
+		t.Fatal(err)
+	}
+	lost, err := name.ParseReference(host + "/mirror/registry.k8s.io/app@" + digestOf(t, arm))
+	if err == nil {
+		err = remote.Delete(lost)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := push(t.Context(), a, options(t, host)); err != nil || again.Images[0].State != registry.Pushed {
+		t.Errorf("%+v, %v", again.Images, err)
+	}
+	check(t, host+"/mirror/registry.k8s.io/app:v1", images["registry.k8s.io/app:v1"])
+}
+
+// TestImageOfSeveralPackagesHasTheMostPlatforms pushes a bundle whose first package has fewer platforms of an image than the second one.
+func TestImageOfSeveralPackagesHasTheMostPlatforms(t *testing.T) {
+	amd, arm := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "arm64", layer(t, 2))
+	images := map[string]v1.ImageIndex{"registry.k8s.io/app:v1": index(amd, arm)}
+	_, hex, _ := strings.Cut(digestOf(t, arm), ":")
+	less, whole := packageOf(t, "a", images, hex), packageOf(t, "b", images)
+	for _, packages := range [][]*bundle.Archive{{less, whole}, {whole, less}} {
+		s := newSite(t)
+		var out bytes.Buffer
+		if _, err := bundle.WriteBundle(t.Context(), &out, bundle.Bundle{Packages: packages}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := bundle.NewArchive(bytes.NewReader(out.Bytes()), int64(out.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := push(t.Context(), a, options(t, s.Host)); err != nil || got.Images[0].Note != "" {
+			t.Errorf("%+v, %v", got.Images, err)
+		}
+		s.checkAll(t, images)
 	}
 }
