@@ -67,6 +67,10 @@ func TestPlatformsOfSeveralBundlesStayUnderOneTag(t *testing.T) {
 	if got := listed(t, host, "registry.k8s.io/app:v1"); len(got) != 1 || !got[digestOf(t, arm)] {
 		t.Fatalf("after the first push the tag has %v", got)
 	}
+	planned, err := registry.Prepare(t.Context(), ofAMD, o)
+	if err != nil || planned.Images[0].State != registry.Missing {
+		t.Errorf("the plan loses platforms: %+v, %v", planned.Images, err)
+	}
 	second, err := push(t.Context(), ofAMD, o)
 	if err != nil || second.Images[0].State != registry.Pushed || second.Images[0].Note == "" {
 		t.Fatalf("%+v, %v", second, err)
@@ -127,5 +131,33 @@ func TestImageOfSeveralPackagesHasTheMostPlatforms(t *testing.T) {
 			t.Errorf("%+v, %v", got.Images, err)
 		}
 		s.checkAll(t, images)
+	}
+}
+
+// TestReplacedTagsAreShown pushes over a tag that somebody else has made.
+func TestReplacedTagsAreShown(t *testing.T) {
+	s := newSite(t)
+	theirs, ours := index(platformImage(t, "amd64", layer(t, 1))), index(platformImage(t, "amd64", layer(t, 2)))
+	write(t, s.Host, "a.example/app:1", theirs)
+	a := content(t, map[string]v1.ImageIndex{"a.example/app:1": ours, "a.example/new:1": ours})
+	o := recorded(t, s.Host)
+	p, err := registry.Prepare(t.Context(), a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range p.Images {
+		if i.Ref == "a.example/new:1" && (i.State != registry.Missing || i.Replaces != "") || i.Ref == "a.example/app:1" && (i.State != registry.Replaced || i.Replaces != digestOf(t, theirs)) {
+			t.Errorf("planned %+v", i)
+		}
+	}
+	if p.Send == 0 {
+		t.Error("nothing is sent for the tag that is moved")
+	}
+	if _, err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(t, s.Host+"/mirror/a.example/app:1", ours)
+	if states := prune(t, withChart(t, "none", nil), o); len(states[registry.Removed]) != 2 {
+		t.Errorf("the record lacks the tag that was moved: %v", states)
 	}
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -13,39 +14,43 @@ import (
 const reducedNote = "the registry refuses the image's index, because the bundle lacks some of its platforms: the tag leads to those that the registry has, and the index's digest cannot be pulled"
 
 // platforms finds what a tag leads to of the manifests that upstream's index of the image lists: earlier pushes brought them, for other
-// platforms.
-func (p *Push) platforms(ctx context.Context, repo *remote.Repository, i image, there ocispec.Descriptor) (found map[digest.Digest]bool, err error) {
+// platforms. others reports whether it leads to something else, too.
+func (p *Push) platforms(ctx context.Context, repo *remote.Repository, i image, there ocispec.Descriptor) (found map[digest.Digest]bool, others bool, err error) {
+	if !i.root.Index {
+		return nil, true, nil
+	}
 	text, err := i.document(i.root.Digest)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	upstream, err := listedIn(text)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	tagged := []ocispec.Descriptor{there}
-	if _, text, err = p.fetchTag(ctx, repo, there.Digest.String()); err == nil && text != nil {
-		var more []ocispec.Descriptor
-		more, err = listedIn(text)
-		tagged = append(tagged, more...)
+	_, text, err = p.fetchTag(ctx, repo, there.Digest.String())
+	if err != nil || text == nil {
+		return nil, true, err
 	}
-	if err != nil {
-		return nil, err
+	tagged, err := listedIn(text)
+	if err != nil { // the push moves the tag, whatever this is
+		return nil, true, nil
+	}
+	if len(tagged) == 0 { // it leads to a manifest
+		tagged = append(tagged, there)
 	}
 	found = make(map[digest.Digest]bool)
-	for _, one := range upstream {
-		for _, other := range tagged {
-			if one.Digest != other.Digest {
-				continue
-			}
-			now, err := p.resolve(ctx, repo, one.Digest.String()) // it may be gone, and then the registry would refuse the whole list
-			if err != nil {
-				return nil, err
-			}
-			found[one.Digest] = now != ""
+	for _, one := range tagged {
+		if !slices.ContainsFunc(upstream, func(d ocispec.Descriptor) bool { return d.Digest == one.Digest }) {
+			others = true
+			continue
 		}
+		now, err := p.resolve(ctx, repo, one.Digest.String()) // it may be gone, and then the registry would refuse the whole list
+		if err != nil {
+			return nil, false, err
+		}
+		found[one.Digest] = now != ""
 	}
-	return found, nil
+	return found, others, nil
 }
 
 // listedIn returns what an index lists, and nothing for a manifest.
