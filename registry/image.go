@@ -23,6 +23,7 @@ type image struct {
 	blobs           []ocispec.Descriptor     // of all platforms, each once
 	files           map[digest.Digest]string // paths of its layers in the archive, instead of a layout
 	made            map[digest.Digest][]byte // manifest and configuration that no file has
+	there           map[digest.Digest]bool   // manifests of the index that the registry's tag leads to, for an archive that lacks some
 	attached        string                   // digest of what it is attached to, if it is a signature, an SBOM or an attestation
 }
 
@@ -51,10 +52,10 @@ func (i image) target() string {
 }
 
 // readImages reads the manifests of all images of packages of an archive, and of what is attached to them. An image that several packages have is
-// listed once.
+// listed once, with the most platforms.
 func readImages(a *bundle.Archive, packages []bundle.PackageInfo) ([]image, error) {
 	var all []image
-	seen := make(map[string]string)
+	seen, at := make(map[string]string), make(map[string]int)
 	for _, p := range packages {
 		layout, err := ocilayout.OfPackage(a, p)
 		if err != nil {
@@ -69,9 +70,12 @@ func readImages(a *bundle.Archive, packages []bundle.PackageInfo) ([]image, erro
 			if other, ok := seen[key]; ok && other != digest {
 				return nil, fmt.Errorf("%s is %s in one package and %s in another; push them as two bundles under two prefixes", i.ref, other, digest)
 			} else if ok {
+				if n, image := at[key]; image && i.root.Absent < all[n].root.Absent { // packages may have it for different platforms
+					all[n] = i
+				}
 				continue
 			}
-			seen[key] = digest
+			seen[key], at[key] = digest, len(all)
 			all = append(all, i)
 		}
 		attached, err := readAttached(a, layout, seen)

@@ -13,16 +13,18 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 // The states of an image.
 const (
-	Present = "present" // the registry has it
-	Missing = "missing"
-	Pushed  = "pushed"
-	Stale   = "stale"   // an earlier push brought it, and the archive does not have it
-	Removed = "removed" // it was stale
-	Kept    = "kept"    // it was stale and stays: Note says why
+	Present  = "present" // the registry has it
+	Missing  = "missing"
+	Replaced = "replaced" // the tag leads to something else, and the push moves it
+	Pushed   = "pushed"
+	Stale    = "stale"   // an earlier push brought it, and the archive does not have it
+	Removed  = "removed" // it was stale
+	Kept     = "kept"    // it was stale and stays: Note says why
 )
 
 // The kinds of what is pushed.
@@ -46,6 +48,8 @@ type Image struct {
 	State  string `json:"state"`
 	Size   int64  `json:"size"` // bytes of its blobs
 	Note   string `json:"note,omitempty"`
+	// Replaces is the digest that the tag leads to before the push, if that is something else.
+	Replaces string `json:"replaces,omitempty"`
 	// Subject is the digest of what an attachment is attached to.
 	Subject string `json:"subject,omitempty"`
 }
@@ -196,21 +200,13 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 		return fmt.Errorf("ask for %s: %w", out.Target, err)
 	}
-	if err == nil && there.Digest == i.root.Digest {
-		listed, err := p.listed(ctx, repo, i)
-		if err != nil {
-			return fmt.Errorf("ask what is attached to %s in %s: %w", i.attached, repo.Reference.Repository, err)
-		}
-		if listed {
-			out.State = Present
-		}
-		return p.has(ctx, i, path)
-	}
 	if err == nil {
-		if reduced, _, reduceErr := p.reduce(i); i.root.Absent > 0 && reduceErr == nil && reduced.Digest == there.Digest {
-			out.State, out.Digest, out.Note = Present, there.Digest.String(), reducedNote
+		if complete, err := p.compare(ctx, repo, &i, there, &out); err != nil {
+			return err
+		} else if complete {
 			return p.has(ctx, i, path)
 		}
+		p.images[n].there = i.there
 	}
 	for _, d := range i.blobs {
 		if err := p.ask(ctx, repo, path, p.blobs[d.Digest.String()]); err != nil {
@@ -218,6 +214,37 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		}
 	}
 	return nil
+}
+
+// compare compares an image with what its tag leads to, and sets its state. It reports whether the registry has all of it, except that an
+// attachment may not be listed.
+func (p *Push) compare(ctx context.Context, repo *remote.Repository, i *image, there ocispec.Descriptor, out *Image) (complete bool, err error) {
+	digest, note := i.root.Digest, ""
+	if there.Digest != digest {
+		var others bool
+		if i.there, others, err = p.platforms(ctx, repo, *i, there); err != nil {
+			return false, fmt.Errorf("ask for the platforms of %s: %w", out.Target, err)
+		}
+		reduced, _, err := i.reduce()
+		if i.root.Absent == 0 || err != nil || reduced.Digest != there.Digest {
+			if others {
+				out.State, out.Replaces = Replaced, there.Digest.String()
+			}
+			return false, nil
+		}
+		digest, note = reduced.Digest, reducedNote
+	}
+	if complete, err = p.whole(ctx, repo, i.root); err != nil || !complete {
+		return false, err
+	}
+	listed, err := p.listed(ctx, repo, *i)
+	if err != nil {
+		return false, fmt.Errorf("ask what is attached to %s in %s: %w", i.attached, repo.Reference.Repository, err)
+	}
+	if listed {
+		out.State, out.Digest, out.Note = Present, digest.String(), note
+	}
+	return true, nil
 }
 
 // listed reports whether the registry lists a manifest among the referrers of its subject, if it has one. An interrupted push to a
@@ -233,6 +260,21 @@ func (p *Push) listed(ctx context.Context, repo *remote.Repository, i image) (li
 		})
 	})
 	return listed, err
+}
+
+// whole reports whether a repository has all manifests below one that it has. A registry that takes sparse indexes may lack those that the
+// archive has, because another archive brought the index.
+func (p *Push) whole(ctx context.Context, repo *remote.Repository, m ocilayout.Manifest) (bool, error) {
+	for _, child := range m.Children {
+		found, err := p.resolve(ctx, repo, child.Digest.String())
+		if err != nil || found == "" {
+			return false, err
+		}
+		if whole, err := p.whole(ctx, repo, child); err != nil || !whole {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // has notes the blobs of an image that the registry has.

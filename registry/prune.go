@@ -42,7 +42,7 @@ func (p *Push) row(e entry, state, note string) Image {
 		Digest: e.Digest, State: state, Note: note, Subject: e.Subject}
 }
 
-// stale returns the entries that may go, with the digests that the registry has, attachments first. lost are the keys of entries that no
+// stale returns the entries that may go, with the digests that the registry has, by repositories, attachments first. lost are the keys of entries that no
 // longer say what the registry has.
 func (p *Push) stale(ctx context.Context) (list []entry, lost []string, err error) {
 	all, err := p.readPushed(ctx)
@@ -77,10 +77,8 @@ func (p *Push) stale(ctx context.Context) (list []entry, lost []string, err erro
 		}
 	}
 	slices.SortFunc(list, func(a, b entry) int {
-		if first := a.Kind == KindAttachment; first != (b.Kind == KindAttachment) {
-			return map[bool]int{true: -1, false: 1}[first]
-		}
-		return cmp.Compare(a.key(), b.key())
+		rank := map[bool]int{true: 0, false: 1}
+		return cmp.Or(cmp.Compare(a.Repository, b.Repository), rank[a.Kind == KindAttachment]-rank[b.Kind == KindAttachment], cmp.Compare(a.key(), b.key()))
 	})
 	return list, lost, nil
 }
@@ -114,25 +112,20 @@ func (p *Push) Prune(ctx context.Context) (done []Image, err error) {
 	for _, key := range lost { // what somebody brings under this name later is not a push's
 		delete(record, key)
 	}
-	going := make(map[string]bool)
-	for _, e := range stale {
-		going[e.Digest] = true
-	}
 	for len(stale) > 0 && err == nil {
-		// attachments come before what they are attached to, so a repository may come twice
 		n := slices.IndexFunc(stale, func(e entry) bool { return e.Repository != stale[0].Repository })
 		if n < 0 {
 			n = len(stale)
 		}
 		var some []Image
-		some, err = p.pruneRepository(ctx, stale[:n], going, record)
+		some, err = p.pruneRepository(ctx, stale[:n], record)
 		done, stale = append(done, some...), stale[n:]
 	}
 	return done, errors.Join(err, p.writePushed(context.WithoutCancel(ctx), record))
 }
 
-// pruneRepository removes entries of one repository. going are the digests of all that is stale.
-func (p *Push) pruneRepository(ctx context.Context, stale []entry, going map[string]bool, record pushed) (done []Image, err error) {
+// pruneRepository removes the entries of one repository.
+func (p *Push) pruneRepository(ctx context.Context, stale []entry, record pushed) (done []Image, err error) {
 	repo, err := p.open(p.options.Target.path(stale[0].Repository))
 	if err != nil {
 		return nil, err
@@ -140,6 +133,14 @@ func (p *Push) pruneRepository(ctx context.Context, stale []entry, going map[str
 	needed, err := p.needed(ctx, repo, stale, record)
 	if err != nil {
 		return nil, err
+	}
+	stale, kept := withoutAttached(stale, needed)
+	for _, e := range kept {
+		done = append(done, p.row(e, Kept, "what it is attached to stays"))
+	}
+	going := make(map[string]bool)
+	for _, e := range stale {
+		going[e.Digest] = true
 	}
 	for _, e := range stale {
 		now, err := p.resolve(ctx, repo, e.Name)
@@ -174,6 +175,18 @@ func (p *Push) pruneRepository(ctx context.Context, stale []entry, going map[str
 		p.options.Say("removed " + p.row(e, "", "").Target)
 	}
 	return done, nil
+}
+
+// withoutAttached splits off the attachments to what is needed, and to those attachments.
+func withoutAttached(stale []entry, needed map[string]bool) (rest, kept []entry) {
+	for {
+		n := slices.IndexFunc(stale, func(e entry) bool { return e.Kind == KindAttachment && needed[e.Subject] })
+		if n < 0 {
+			return stale, kept
+		}
+		needed[stale[n].Digest] = true
+		kept, stale = append(kept, stale[n]), slices.Delete(slices.Clone(stale), n, n+1)
+	}
 }
 
 // needed returns the digests in a repository that must stay: those to which tags lead that do not go, those that the archive has, and

@@ -175,6 +175,30 @@ func TestPruneTakesAttachments(t *testing.T) {
 	s.checkAll(t, images)
 }
 
+// TestPruneLeavesAttachmentsOfWhatStays has a tag of somebody else for an image that goes: its signatures, and what is attached to them, stay.
+func TestPruneLeavesAttachmentsOfWhatStays(t *testing.T) {
+	host, images := realregistry.Start(t), several(t)
+	const ref = "registry.k8s.io/other:v2"
+	all := attachments(t, images[ref])
+	o := recorded(t, host)
+	if _, err := push(t.Context(), attach(t, content(t, images), all), o); err != nil {
+		t.Fatal(err)
+	}
+	write(t, host, "registry.k8s.io/other:theirs", images[ref])
+	delete(images, ref)
+	states := prune(t, content(t, images), o)
+	if !slices.Equal(states[registry.Removed], []string{ref}) || len(states[registry.Kept]) != len(all) {
+		t.Errorf("%v", states)
+	}
+	checkAttached(t, host, all)
+	if exists(t, host, ref) {
+		t.Errorf("%s is there", ref)
+	}
+	if states := prune(t, content(t, images), o); len(states) > 0 {
+		t.Errorf("again: %v", states)
+	}
+}
+
 // TestInterruptedPushIsRecorded uses a registry that fails after the first image: what has arrived can be pruned.
 func TestInterruptedPushIsRecorded(t *testing.T) {
 	s, images := newSite(t), several(t)

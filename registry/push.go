@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/registry/remote"
@@ -20,9 +18,6 @@ import (
 
 	"github.com/sealift/sealift/bundle/ocilayout"
 )
-
-// reducedNote explains why an image has another digest than upstream's.
-const reducedNote = "the registry refuses the image's index, because the bundle lacks some of its platforms: the tag leads to those that it has, and the index's digest cannot be pulled"
 
 // Run sends what the registry lacks. A run that was interrupted is continued by another one: what arrived stays. The Summary has what
 // was done so far, even with an error.
@@ -76,7 +71,7 @@ func (u *upload) run(ctx context.Context) (digest, note string, err error) {
 	if u.root.Absent == 0 || !refusesIndex(err) || u.tag == "" {
 		return u.root.Digest.String(), "", err
 	}
-	reduced, text, err := u.reduce(u.image)
+	reduced, text, err := u.image.reduce()
 	if err != nil {
 		return "", "", err
 	}
@@ -215,38 +210,4 @@ func refusesIndex(err error) bool {
 		}
 	}
 	return false
-}
-
-// reduce is what a tag leads to if the registry does not take an index with absent platforms: the only manifest, or else an index
-// of those that the bundle has.
-func (p *Push) reduce(i image) (ocispec.Descriptor, []byte, error) {
-	text, err := i.document(i.root.Digest)
-	if err != nil {
-		return ocispec.Descriptor{}, nil, err
-	}
-	if len(i.root.Children) == 1 {
-		only := i.root.Children[0].Descriptor
-		text, err = i.document(only.Digest)
-		return only, text, err
-	}
-	var whole map[string]any
-	if err := json.Unmarshal(text, &whole); err != nil {
-		return ocispec.Descriptor{}, nil, err
-	}
-	listed, _ := whole["manifests"].([]any)
-	var kept []any
-	for _, one := range listed {
-		fields, _ := one.(map[string]any)
-		for _, child := range i.root.Children {
-			if fields["digest"] == child.Digest.String() {
-				kept = append(kept, one)
-				break
-			}
-		}
-	}
-	whole["manifests"] = kept
-	if text, err = json.Marshal(whole); err != nil {
-		return ocispec.Descriptor{}, nil, err
-	}
-	return ocispec.Descriptor{MediaType: i.root.MediaType, Digest: digest.FromBytes(text), Size: int64(len(text))}, text, nil
 }

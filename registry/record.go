@@ -167,10 +167,10 @@ func (p *Push) record(ctx context.Context) {
 	}
 	var brings []entry
 	for n, i := range p.images {
-		if p.Images[n].State == Missing {
+		if s := p.Images[n].State; s == Missing || s == Replaced {
 			e := entry{Kind: i.kind, Repository: i.repository, Name: i.target(), Digest: i.root.Digest.String(), Subject: i.attached}
 			if i.root.Absent > 0 {
-				if reduced, _, err := p.reduce(i); err == nil { // otherwise the push says so
+				if reduced, _, err := i.reduce(); err == nil { // otherwise the push says so
 					e.Reduced = reduced.Digest.String()
 				}
 			}

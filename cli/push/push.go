@@ -61,7 +61,8 @@ REGISTRY/PREFIX/packages/NAME/TARGET:VERSION, and its assets REGISTRY/PREFIX/fil
 into a folder. --only pushes some of these kinds.
 
 What the registry has is not sent. A layer that several images have is sent once, and the registry copies it. After an
-interruption run the same command again. --plan asks the registry and sends nothing.
+interruption run the same command again. --plan asks the registry and sends nothing. A tag that leads
+to something else is moved; the plan has it as 'replaced', with the digest.
 
 The registry keeps a record of what pushes have brought: REGISTRY/PREFIX/sealift.dev/pushed:v1. With --prune, what earlier
 pushes brought and this archive does not have is removed after the push. --plan shows it first. Tags that somebody else
@@ -212,6 +213,9 @@ func printPush(out io.Writer, s registry.Summary, o pushOptions) error {
 		}
 	}
 	for _, i := range slices.Concat(s.Images, s.Pruned) {
+		if i.Replaces != "" {
+			fmt.Fprintf(out, "%s: led to something else before: %s\n", i.Target, i.Replaces)
+		}
 		if i.Note != "" {
 			fmt.Fprintf(out, "%s: %s: %s\n", i.Target, i.Note, i.Digest)
 		}

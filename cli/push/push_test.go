@@ -54,6 +54,11 @@ func TestPushPrintsPlanAndWritesConfiguration(t *testing.T) {
 	if jsonErr := json.Unmarshal([]byte(out), &s); err != nil || jsonErr != nil || s.Send != 0 || s.Total == 0 || s.Images[0].State != registry.Present {
 		t.Errorf("%s%v %v", out, err, jsonErr)
 	}
+	imagepackage.Write(t, file, "registry.k8s.io/app:v1") // another image
+	out, err = run(t, file, target, "--plan")
+	if err != nil || !strings.Contains(out, "registry.k8s.io/app:v1  replaced") || !strings.Contains(out, "led to something else before: "+s.Images[0].Digest) {
+		t.Errorf("%s%v", out, err)
+	}
 	for want, args := range map[string][]string{
 		"not the URL of a registry": {file, "https://" + host},
 		"--parallel takes 1 to 32":  {file, target, "--parallel", "33"},

@@ -92,13 +92,19 @@ func openOurs(ctx context.Context, o AddOptions) (*bundle.Archive, error) {
 	return a, err
 }
 
-// weigh counts what the images need, and refuses them if the disk has less.
+// weigh counts what the images need, and refuses them if the disk has less, or if they would replace images of the installed bundle.
 func (a *Adding) weigh(ctx context.Context) (err error) {
 	if a.foreign != nil {
+		if err := a.runtime.CheckReplaced(ctx, a.foreign.Images); err != nil {
+			return err
+		}
 		a.Images = a.foreign.Names
 		a.Bytes, err = a.runtime.SpaceOf(ctx, a.foreign)
 	} else {
 		for _, layout := range a.layouts {
+			if err := a.runtime.CheckReplaced(ctx, layout.Images); err != nil {
+				return err
+			}
 			for _, image := range layout.Images {
 				a.Images = append(a.Images, image.Ref)
 			}

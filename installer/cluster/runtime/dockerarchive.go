@@ -103,11 +103,11 @@ func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) 
 // Import brings the images of a file that is in no bundle into containerd, unpacked and pinned: a docker-archive or an archive
 // of an OCI layout, compressed or not. Images without a name are left out. It returns the names of the others.
 func (r *Runtime) Import(ctx context.Context, file io.Reader) (names []string, err error) {
-	return r.importNamed(ctx, file, map[string]string{pinLabel: pin}, annotated)
+	return r.importNamed(ctx, file, map[string]string{pinLabel: pin}, nil, annotated)
 }
 
-// importNamed does that with labels for the images. named returns the names of an image.
-func (r *Runtime) importNamed(ctx context.Context, file io.Reader, labels map[string]string, named func(ocispec.Descriptor) []string) (names []string, err error) {
+// importNamed does that with labels for the images. check, if it is not nil, may refuse them. named returns the names of an image.
+func (r *Runtime) importNamed(ctx context.Context, file io.Reader, labels map[string]string, check func(ocispec.Index) error, named func(ocispec.Descriptor) []string) (names []string, err error) {
 	ctx, release, err := r.client.WithLease(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("containerd lease: %w", err)
@@ -116,6 +116,11 @@ func (r *Runtime) importNamed(ctx context.Context, file io.Reader, labels map[st
 	index, err := r.importArchive(ctx, file)
 	if err != nil {
 		return nil, err
+	}
+	if check != nil {
+		if err := check(index); err != nil {
+			return nil, err
+		}
 	}
 	if names, err = r.keep(ctx, index, labels, named); err == nil && len(names) == 0 {
 		err = errors.New("none of its images has a name")
@@ -133,6 +138,18 @@ func annotated(target ocispec.Descriptor) []string {
 
 // keep unpacks the named images of a list, and names them. It returns the first name of each.
 func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[string]string, named func(ocispec.Descriptor) []string) (names []string, err error) {
+	for _, target := range index.Manifests { // before the first name is given
+		for _, name := range named(target) {
+			if err := (Image{Ref: name, Target: target}).checkDigest(); err != nil {
+				return nil, err
+			}
+			if labels[originLabel] == string(OfApplication) {
+				if err := r.checkReplaced(ctx, name, target.Digest, labels[archiveLabel]); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
 	cs := r.client.ContentStore()
 	// an index may name manifests of platforms that the archive lacks
 	there := images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {

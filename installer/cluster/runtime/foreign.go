@@ -32,6 +32,8 @@ import (
 type Foreign struct {
 	// Names are the names of the images. They are not known before a compressed tar is read.
 	Names []string
+	// Images are the same, with their digests as far as they are known.
+	Images []Image
 
 	path    string
 	name    string // of the only image, if the file has no name for it
@@ -93,6 +95,8 @@ func (f *Foreign) checkNames() error {
 		return fmt.Errorf("%s has %d images without a name, and --name is for one", f.path, f.unnamed)
 	case len(f.Names) == 0:
 		return fmt.Errorf("%s has no name for its image; name it with --name", f.path)
+	case f.name == "" && f.unnamed > 0:
+		return fmt.Errorf("%s has an image without a name beside %s; name it with --name, or name each in the file", f.path, f.Names[0])
 	}
 	return nil
 }
@@ -187,45 +191,73 @@ func (f *Foreign) add(name string, packed int64, r io.ReaderAt) error {
 
 // read reads the names of images from the list of an OCI layout or of a docker-archive. 'docker save' writes both.
 func (f *Foreign) read(name string, data []byte) error {
-	var found []string
 	if name == ocispec.ImageIndexFile {
 		var index ocispec.Index
 		if err := json.Unmarshal(data, &index); err != nil {
 			return fmt.Errorf("%s: %s: %w", f.path, name, err)
 		}
-		for _, target := range index.Manifests {
-			found = append(found, nameIn(target))
+		return f.list(index)
+	}
+	var list []struct{ RepoTags []string }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return fmt.Errorf("%s: %s: %w", f.path, name, err)
+	}
+	var found []Image
+	for _, image := range list {
+		if len(image.RepoTags) == 0 {
+			found = append(found, Image{})
 		}
-	} else {
-		var list []struct{ RepoTags []string }
-		if err := json.Unmarshal(data, &list); err != nil {
-			return fmt.Errorf("%s: %s: %w", f.path, name, err)
-		}
-		for _, image := range list {
-			if len(image.RepoTags) == 0 {
-				found = append(found, "")
+		for _, tag := range image.RepoTags {
+			ref, err := normalized(tag)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.path, err)
 			}
-			for _, tag := range image.RepoTags {
-				ref, err := normalized(tag)
-				if err != nil {
-					return fmt.Errorf("%s: %w", f.path, err)
-				}
-				found = append(found, ref)
-			}
+			found = append(found, Image{Ref: ref})
 		}
 	}
+	return f.note(found)
+}
+
+// list notes the images that an index lists.
+func (f *Foreign) list(index ocispec.Index) error {
+	var found []Image
+	for _, target := range index.Manifests {
+		found = append(found, Image{Ref: nameIn(target), Target: target})
+	}
+	return f.note(found)
+}
+
+// note notes images. The digests of those of a docker-archive are not known before it is read.
+func (f *Foreign) note(found []Image) error {
 	unnamed := 0
 	for _, one := range found {
-		if one == "" {
+		if one.Ref == "" {
 			unnamed++
-			one = f.name
+			one.Ref = f.name
 		}
-		if one != "" && !slices.Contains(f.Names, one) {
-			f.Names = append(f.Names, one)
+		if one.Target.Digest != "" {
+			if err := one.checkDigest(); err != nil {
+				return fmt.Errorf("%s: %w", f.path, err)
+			}
+		}
+		if one.Ref != "" {
+			f.Images = append(f.Images, one)
+		}
+		if one.Ref != "" && !slices.Contains(f.Names, one.Ref) {
+			f.Names = append(f.Names, one.Ref)
 		}
 	}
 	f.unnamed = max(f.unnamed, unnamed)
 	return nil
+}
+
+// checkRead applies the rules for names to a whole archive: those of a compressed one are not known before.
+func (f *Foreign) checkRead(index ocispec.Index) error {
+	read := &Foreign{path: f.path, name: f.name}
+	if err := read.list(index); err != nil {
+		return err
+	}
+	return read.checkNames()
 }
 
 // nameIn returns the name of an image in its annotations; "" if there is none.
@@ -263,7 +295,7 @@ func (r *Runtime) Add(ctx context.Context, f *Foreign) ([]string, error) {
 			return nil, err
 		}
 		defer file.Close()
-		return r.importNamed(ctx, file, with, f.names)
+		return r.importNamed(ctx, file, with, f.checkRead, f.names)
 	}
 	out, in := io.Pipe()
 	written := make(chan error, 1)
@@ -271,7 +303,7 @@ func (r *Runtime) Add(ctx context.Context, f *Foreign) ([]string, error) {
 		err := f.tar(in)
 		written <- errors.Join(err, in.CloseWithError(err))
 	}()
-	names, err := r.importNamed(ctx, out, with, f.names)
+	names, err := r.importNamed(ctx, out, with, f.checkRead, f.names)
 	return names, errors.Join(err, out.Close(), ignoreClosed(<-written))
 }
 

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/errdefs"
@@ -17,6 +19,14 @@ type Image struct {
 	Ref     string
 	Target  ocispec.Descriptor // an index or a manifest; zero for a docker-archive
 	archive bundle.Entry       // the docker-archive that holds it, if one does
+}
+
+// checkDigest refuses a name with the digest of something else: pods that are pinned to it would run this image.
+func (i Image) checkDigest() error {
+	if _, pinned, found := strings.Cut(i.Ref, "@"); found && pinned != i.Target.Digest.String() {
+		return fmt.Errorf("image %s: its content has the digest %s; copy it again with all platforms ('skopeo copy --all'), or name it without a digest", i.Ref, i.Target.Digest)
+	}
+	return nil
 }
 
 // names are the records that the kubelet may look up: the reference, and the repository with the digest.
@@ -51,7 +61,11 @@ func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
 	}
 	l := &Layout{archive: a, dir: dir, oci: oci, Images: dockerArchives(a, dir)}
 	for _, i := range oci.Images {
-		l.Images = append(l.Images, Image{Ref: i.Ref, Target: i.Target})
+		image := Image{Ref: i.Ref, Target: i.Target}
+		if err := image.checkDigest(); err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		l.Images = append(l.Images, image)
 	}
 	return l, nil
 }

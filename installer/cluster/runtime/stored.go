@@ -31,6 +31,38 @@ func (o Origin) overrides(had Origin) bool {
 	return o != had && (had == "" || had == OfBundle || o == OfApplication || o == OfPerson)
 }
 
+// CheckReplaced refuses images that would take a name of the installed bundle from its own image: pods of the cluster would run them. Those
+// of a docker-archive that is in no package are not known before it is read, and pass.
+func (r *Runtime) CheckReplaced(ctx context.Context, added []Image) error {
+	for _, image := range added {
+		name, archive := image.Ref, image.archive.SHA256
+		if archive != "" {
+			name = tagged(name)
+		} else if image.Target.Digest == "" {
+			continue
+		}
+		if err := r.checkReplaced(ctx, name, image.Target.Digest, archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReplaced does that for one name. archive is the sha256 of the docker-archive of a package, or empty.
+func (r *Runtime) checkReplaced(ctx context.Context, name string, target digest.Digest, archive string) error {
+	had, err := r.client.ImageService().Get(ctx, name)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up image %s: %w", name, err)
+	}
+	if Origin(had.Labels[originLabel]) != OfBundle || had.Target.Digest == target || archive != "" && had.Labels[archiveLabel] == archive {
+		return nil
+	}
+	return fmt.Errorf("the installed bundle has another image %s, with the digest %s: give the application's image another name, as with --name for a file without one", name, had.Target.Digest)
+}
+
 // originLabel has the origin, in the record of each name.
 const originLabel = "sealift.dev/origin"
 
