@@ -56,7 +56,7 @@ func (s *Spool) Within(ctx context.Context, b bundle.Bundle) (*Set, error) {
 	}
 	for _, now := range list {
 		base, ok := by[pairs[now.plain.SHA256]]
-		if !ok {
+		if !ok || now.whole || pairs[base.plain.SHA256] != "" { // the spool may have a list of somebody else
 			continue
 		}
 		made, err := m.spooled(ctx, base.content, now.content)

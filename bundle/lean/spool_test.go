@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -152,5 +154,27 @@ func TestLayersMadeByPatchesAreInstalledAsTar(t *testing.T) {
 	left := slices.DeleteFunc(index.Entries, func(e bundle.Entry) bool { return e.Layer == nil })
 	if len(left) != 1 || left[0].Encoding != bundle.InBase || left[0].SHA256 != form.Layer.DiffID || left[0].Size != int64(len(content)) {
 		t.Errorf("the bundle leaves out %+v", left)
+	}
+}
+
+func TestDamagedCompanionIsRecreated(t *testing.T) {
+	plain, spool := packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, text(1))))), t.TempDir()
+	for range 2 {
+		made, err := lean.NewSpool(spool).Companion(t.Context(), plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(made.Verify(t.Context()), made.Close()); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(spool, plain.Digest+".lean-1.tar.gz")
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
