@@ -49,6 +49,39 @@ func TestSpoolMakesOnePatchAtATime(t *testing.T) {
 	}
 }
 
+func TestSpoolLooksForSimilarFilesOnceAtATime(t *testing.T) {
+	first, begun, resume := release(t, 0), make(chan struct{}), make(chan struct{})
+	index, signature := first.Raw()
+	slow, err := bundle.NewUnpacked(index, signature, func(e bundle.Entry) (io.ReadCloser, error) {
+		if path.Base(e.Path) == "other" { // no patch is made of it
+			close(begun)
+			<-resume
+		}
+		return first.OpenEntry(e.Path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spool := delta.NewSpool(t.TempDir())
+	look := func(p *bundle.Archive) error {
+		set, err := spool.Within(t.Context(), bundle.Bundle{Packages: []*bundle.Archive{p}})
+		if err == nil {
+			err = set.Close()
+		}
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- look(slow) }()
+	<-begun
+	if err := look(packageOf(t, 2)); !errors.Is(err, delta.ErrBusy) {
+		t.Errorf("beside another bundle: %v", err)
+	}
+	close(resume)
+	if err := errors.Join(<-ended, look(packageOf(t, 2))); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestForgedPatchIsMadeAgain has another file's patch in the spool, under the name of the right one.
 func TestForgedPatchIsMadeAgain(t *testing.T) {
 	first, second, folder := packageOf(t, 0), packageOf(t, 1), t.TempDir()
