@@ -128,6 +128,10 @@ func packagePieces(a *Archive, n int, lean *Archive, since *Since, patched map[s
 		if made, ok := patched[e.Path]; ok {
 			p = piece{entry: made}
 		}
+		if made, ok := patched[e.Link]; ok && e.Encoding == Link && made.SHA256 == e.SHA256 { // a link needs a member
+			made.Path, made.Mode = e.Path, e.Mode
+			p = piece{entry: made}
+		}
 		if left, ok := since.Left(e, form); ok && !taken[left.Path] {
 			taken[left.Path] = true
 			p = piece{entry: left}

@@ -40,7 +40,7 @@ func NewSince(index []byte) (*Since, error) {
 // InstalledPackage is a package of an installed bundle.
 type InstalledPackage struct {
 	*Archive
-	// Lean are the layers that are installed in their lean form, see Index.LeanLayers.
+	// Lean are the layers that are installed in their lean form, or as the tar that a patch made, see Index.LeanLayers.
 	Lean map[string]string
 }
 
@@ -49,7 +49,11 @@ func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 	s := &Since{digest: digest, paths: map[string]string{}}
 	for _, p := range packages {
 		for _, e := range p.Index.Entries {
-			if lean, ok := p.Lean[e.SHA256]; ok {
+			named := e.SHA256 // by the manifest
+			if e.Layer != nil {
+				named = e.Layer.Blob
+			}
+			if lean, ok := p.Lean[named]; ok {
 				s.paths[lean] = path.Join(path.Dir(e.Path), lean)
 				continue
 			}

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,15 @@ func openParts(names []string, trusted []signature.PublicKey) (*Archive, error) 
 	}
 	a.parts, a.closer = r, r
 	return a, nil
+}
+
+// CheckParts reads all parts of an archive, whose name is one that Open takes. It repairs nothing.
+func CheckParts(ctx context.Context, name string) (parts.Report, error) {
+	names := folders(name)
+	if names == nil {
+		names = []string{name}
+	}
+	return parts.Check(ctx, names...)
 }
 
 // folders returns the folders that a name lists, or nil if it is the name of one place.

@@ -41,11 +41,11 @@ type Earlier struct {
 	Spool *Spool
 }
 
-// ErrBusy reports that a spool is making a patch for somebody else.
+// ErrBusy reports that a spool is making a patch, or looking for similar files, for somebody else.
 var ErrBusy = errors.New("another patch is being made")
 
 // Spool keeps patches in a folder, by the digests of both ends. It makes one at a time, because each takes a processor and a few hundred
-// MiB of memory meanwhile.
+// MiB of memory meanwhile. Looking for similar files reads all of a bundle, so that it also happens once at a time.
 type Spool struct {
 	dir    string
 	making sync.Mutex

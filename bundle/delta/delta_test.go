@@ -104,6 +104,24 @@ func TestPatchesAndBaseMakeWholeBundle(t *testing.T) {
 	}
 }
 
+// TestPatchesApplyToUpdate adds to a bundle that leaves out the documents of an image itself.
+func TestPatchesApplyToUpdate(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	app := func(image, version uint64) *bundle.Archive {
+		return packageWith(t, version, layerOf(t, "app", program(21, image, 400_000)), map[string][]byte{"program": program(1, version, 500_000)})
+	}
+	old := opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{app(0, 0)}}))
+	first := opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{app(0, 1)}, Since: earlier(t, old).Since}))
+	for _, image := range []uint64{0, 2} { // the update has neither layer
+		next := app(image, 2)
+		a := withBase(t, update(t, earlier(t, first), bundle.Bundle{Packages: []*bundle.Archive{next}}), first)
+		if base := entry(t, a, "addons/demo/1.2.0/assets/program").Link; base != "addons/demo/1.1.0/assets/program" {
+			t.Errorf("the program is a patch of %s", base)
+		}
+		equalsWhole(t, a, next)
+	}
+}
+
 // node has the files of a bundle.
 type node struct {
 	*bundle.Archive

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -20,21 +21,32 @@ type layer struct {
 	diff string // sha256 of the unpacked layer
 }
 
-// layers lists the layers of the images of a package, each once. A package of docker-archives has none.
+// layers lists the layers of the images of a package, each once. A package of docker-archives has none, and neither has an image whose
+// documents the archive leaves out.
 func layers(a *bundle.Archive, p bundle.PackageInfo) (list []layer, err error) {
 	layout, err := ocilayout.Open(a, path.Join(p.Dir(), "images"))
-	if err != nil {
-		return nil, err
+	if errors.Is(err, bundle.ErrNoBase) {
+		return nil, nil
 	}
-	all, err := layout.Layers()
 	if err != nil {
 		return nil, err
 	}
 	seen := make(map[string]bool)
-	for _, l := range all {
-		if !seen[l.Path] {
-			seen[l.Path] = true
-			list = append(list, layer{role: role(l), name: l.Path, diff: l.DiffID.Encoded()})
+	for _, image := range layout.Images {
+		one := *layout
+		one.Images = []ocilayout.Image{image}
+		all, err := one.Layers()
+		if errors.Is(err, bundle.ErrNoBase) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			if !seen[l.Path] {
+				seen[l.Path] = true
+				list = append(list, layer{role: role(l), name: l.Path, diff: l.DiffID.Encoded()})
+			}
 		}
 	}
 	return list, nil

@@ -52,10 +52,18 @@ type made struct {
 // Digest implements spool.Description.
 func (m made) Digest() string { return m.SHA256 }
 
+// between reports whether a patch in the spool is that of two contents. The bundle takes the digest of the result from the patch.
+func (m made) between(old, now content) bool {
+	is := func(got, want bundle.Blob) bool {
+		return got.SHA256 == want.SHA256 && (want.Size == 0 || got.Size == want.Size)
+	}
+	return is(m.From, old.plain) && is(m.Result, now.plain)
+}
+
 // spooled returns a patch. It is made if the spool lacks it.
 func (m *maker) spooled(ctx context.Context, old, now content) (spooled, error) {
 	name := m.spoolName(old, now)
-	if known, err := spool.Read[made](name); err == nil {
+	if known, err := spool.Read[made](name); err == nil && known.between(old, now) {
 		return spooled{known, name}, nil
 	}
 	if !m.spool.making.TryLock() {
@@ -72,35 +80,30 @@ func (m *maker) spooled(ctx context.Context, old, now content) (spooled, error) 
 		return spooled{}, err
 	}
 	defer func() { _ = unmap(result) }()
-	d, err := spool.Write(name, func(w io.Writer) (made, error) {
+	d, err := spool.Write(name, func(w *os.File) (made, error) {
 		var sum sha256hex.Sum
-		err := patch.Make(ctx, io.MultiWriter(w, &sum), from, result)
-		return made{
+		if err := patch.Make(ctx, io.MultiWriter(w, &sum), from, result); err != nil {
+			return made{}, err
+		}
+		d := made{
 			Blob: bundle.Blob{SHA256: sum.Digest(), Size: sum.Size()},
 			From: bundle.Blob{SHA256: old.plain.SHA256, Size: fromSize}, Result: bundle.Blob{SHA256: now.plain.SHA256, Size: resultSize},
-		}, err
+		}
+		return d, checkPatch(io.NewSectionReader(w, 0, d.Size), from, d.Result)
 	})
-	if err == nil {
-		err = checkPatch(name, from, d.Result)
-	}
 	return spooled{d, name}, err
 }
 
 // checkPatch applies a new patch once, and compares the result. Assembling a bundle then only copies it.
-func checkPatch(name string, from []byte, result bundle.Blob) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	r, err := patch.NewReader(f, bytes.NewReader(from), int64(len(from)), result.Size)
+func checkPatch(made io.Reader, from []byte, result bundle.Blob) error {
+	r, err := patch.NewReader(made, bytes.NewReader(from), int64(len(from)), result.Size)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	got, size, err := sha256hex.Read(r)
 	if err == nil && (got != result.SHA256 || size != result.Size) {
-		err = errors.Join(errors.New("the patch makes another file than it was made of"), os.Remove(name))
+		err = errors.New("the patch makes another file than it was made of")
 	}
 	return err
 }

@@ -2,12 +2,16 @@ package delta_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/delta"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 func TestSpoolMakesOnePatchAtATime(t *testing.T) {
@@ -41,6 +45,86 @@ func TestSpoolMakesOnePatchAtATime(t *testing.T) {
 	}
 	close(resume)
 	if err := errors.Join(<-ended, makePatches(packageOf(t, 2))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSpoolLooksForSimilarFilesOnceAtATime(t *testing.T) {
+	first, begun, resume := release(t, 0), make(chan struct{}), make(chan struct{})
+	index, signature := first.Raw()
+	slow, err := bundle.NewUnpacked(index, signature, func(e bundle.Entry) (io.ReadCloser, error) {
+		if path.Base(e.Path) == "other" { // no patch is made of it
+			close(begun)
+			<-resume
+		}
+		return first.OpenEntry(e.Path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spool := delta.NewSpool(t.TempDir())
+	look := func(p *bundle.Archive) error {
+		set, err := spool.Within(t.Context(), bundle.Bundle{Packages: []*bundle.Archive{p}})
+		if err == nil {
+			err = set.Close()
+		}
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- look(slow) }()
+	<-begun
+	if err := look(packageOf(t, 2)); !errors.Is(err, delta.ErrBusy) {
+		t.Errorf("beside another bundle: %v", err)
+	}
+	close(resume)
+	if err := errors.Join(<-ended, look(packageOf(t, 2))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForgedPatchIsMadeAgain has another file's patch in the spool, under the name of the right one.
+func TestForgedPatchIsMadeAgain(t *testing.T) {
+	first, second, folder := packageOf(t, 0), packageOf(t, 1), t.TempDir()
+	e := earlier(t, opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}})))
+	e.Spool = delta.NewSpool(folder)
+	makePatches := func(p *bundle.Archive) map[string]bundle.Entry {
+		t.Helper()
+		set, err := e.Make(t.Context(), []*bundle.Archive{p}, nil)
+		if err == nil {
+			err = set.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set.Entries
+	}
+	forged := makePatches(packageOf(t, 2))["addons/demo/1.2.0/assets/program"]
+	sum := sha256hex.Of(program(1, 1, 500_000))
+	for _, suffix := range []string{".patch-1", ".patch-1.json"} {
+		name := filepath.Join(folder, forged.Patch.From.SHA256+"-"+forged.SHA256+suffix)
+		if err := os.Rename(name, filepath.Join(folder, forged.Patch.From.SHA256+"-"+sum+suffix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := makePatches(second)["addons/demo/1.1.0/assets/program"]; got.SHA256 != sum || got.Patch.Path == forged.Patch.Path {
+		t.Errorf("the spool decides that the program is %s", got.SHA256)
+	}
+}
+
+// TestForgedListPatchesNoWholeFiles has a list of similar files in the spool that makes each file of the other one.
+func TestForgedListPatchesNoWholeFiles(t *testing.T) {
+	folder := t.TempDir()
+	b := bundle.Bundle{Packages: []*bundle.Archive{release(t, 0)}}
+	within(t, delta.NewSpool(folder), b)
+	lists, err := filepath.Glob(filepath.Join(folder, "*.similar-1"))
+	if err != nil || len(lists) != 1 {
+		t.Fatal(lists, err)
+	}
+	two, three := sha256hex.Of(relative(0, 2)), sha256hex.Of(relative(0, 3))
+	if err := os.WriteFile(lists[0], fmt.Appendf(nil, `{%q: %q, %q: %q}`, two, three, three, two), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := opened(t, within(t, delta.NewSpool(folder), b)).Verify(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

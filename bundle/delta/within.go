@@ -39,7 +39,8 @@ type candidate struct {
 	samples samples
 }
 
-// Within makes patches of files of a bundle that are similar to other files of it. Files that are left out or patched already stay so.
+// Within makes patches of files of a bundle that are similar to other files of it. Files that are left out or patched already stay so. If the
+// spool lacks a patch, or what is similar, and is busy, the error is ErrBusy.
 func (s *Spool) Within(ctx context.Context, b bundle.Bundle) (*Set, error) {
 	m := newMaker(s)
 	list, err := candidates(b)
@@ -56,7 +57,7 @@ func (s *Spool) Within(ctx context.Context, b bundle.Bundle) (*Set, error) {
 	}
 	for _, now := range list {
 		base, ok := by[pairs[now.plain.SHA256]]
-		if !ok {
+		if !ok || now.whole || pairs[base.plain.SHA256] != "" { // the spool may have a list of somebody else
 			continue
 		}
 		made, err := m.spooled(ctx, base.content, now.content)
@@ -128,6 +129,10 @@ func (m *maker) pairs(ctx context.Context, list []candidate) (map[string]string,
 	if data, err := os.ReadFile(name); err == nil && json.Unmarshal(data, &known) == nil {
 		return known, nil
 	}
+	if !m.spool.making.TryLock() {
+		return nil, ErrBusy
+	}
+	defer m.spool.making.Unlock()
 	known, err := m.findPairs(ctx, list)
 	if err != nil {
 		return nil, err

@@ -147,6 +147,36 @@ func TestBundlesLeaveOutEveryFormOfLayer(t *testing.T) {
 	}
 }
 
+// TestLinksToPatchedFilesArePatched has two files of the same content in a package.
+func TestLinksToPatchedFilesArePatched(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	twins := func(version uint64) *bundle.Archive {
+		return packageWith(t, version, layerOf(t, "app", program(21, version, 400_000)), map[string][]byte{
+			"program": relative(0, version), "twin": relative(0, version), "other": relative(0, version+10),
+		})
+	}
+	first, second := twins(0), twins(1)
+	old := opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}}))
+	for name, a := range map[string]*bundle.Archive{
+		"of an earlier bundle": withBase(t, update(t, earlier(t, old), bundle.Bundle{Packages: []*bundle.Archive{second}}), old),
+		"within":               opened(t, within(t, delta.NewSpool(t.TempDir()), bundle.Bundle{Packages: []*bundle.Archive{second}})),
+	} {
+		var made int
+		for _, e := range a.Index.Entries {
+			if e.Encoding == bundle.Patched && strings.HasPrefix(e.Path, "addons/demo/1.1.0/assets/") {
+				made++
+			}
+		}
+		if name == "of an earlier bundle" && made != 3 || made == 0 {
+			t.Errorf("%s: %d programs are patched", name, made)
+		}
+		equalsWhole(t, a, second)
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestImpossiblePatchesWithinAreRefused(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	data := within(t, delta.NewSpool(t.TempDir()), bundle.Bundle{Packages: []*bundle.Archive{release(t, 0)}})

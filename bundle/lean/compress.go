@@ -67,7 +67,7 @@ func (c *compressor) compress(ctx context.Context, l layer, name string) (made c
 			return made, err
 		}
 	}
-	return spool.Write(name, func(w io.Writer) (made compressed, err error) {
+	return spool.Write(name, func(w *os.File) (made compressed, err error) {
 		err = c.write(ctx, l, w, &made)
 		return made, err
 	})

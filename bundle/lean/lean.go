@@ -57,8 +57,9 @@ var ErrBusy = errors.New("the layers of another package are being compressed")
 
 // Spool keeps lean forms in a folder. It makes those of one package at a time, because each layer takes 60 MiB meanwhile.
 type Spool struct {
-	dir    string
-	making sync.Mutex
+	dir     string
+	making  sync.Mutex
+	checked sync.Map // names of companions that were compared with their indexes
 }
 
 // NewSpool returns a spool in a folder, which may be missing.
@@ -69,7 +70,7 @@ func NewSpool(dir string) *Spool { return &Spool{dir: dir} }
 func (s *Spool) Companion(ctx context.Context, a *bundle.Archive) (*bundle.Archive, error) {
 	info := a.Index.Packages[0]
 	name := filepath.Join(s.dir, a.Digest+form+".tar.gz")
-	made, err := bundle.Open(name)
+	made, err := s.open(ctx, name)
 	if err != nil {
 		if !s.making.TryLock() {
 			return nil, ErrBusy
@@ -79,7 +80,7 @@ func (s *Spool) Companion(ctx context.Context, a *bundle.Archive) (*bundle.Archi
 		if err != nil {
 			return nil, fmt.Errorf("lean layers of %s %s: %w", info.Name, info.Version, err)
 		}
-		if made, err = bundle.Open(name); err != nil {
+		if made, err = s.open(ctx, name); err != nil {
 			return nil, err
 		}
 	}
@@ -87,6 +88,21 @@ func (s *Spool) Companion(ctx context.Context, a *bundle.Archive) (*bundle.Archi
 		return nil, made.Close()
 	}
 	return made, nil
+}
+
+// open opens a companion. The first call compares all of it with its index: the disk may have damaged it.
+func (s *Spool) open(ctx context.Context, name string) (*bundle.Archive, error) {
+	a, err := bundle.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := s.checked.Load(name); !ok {
+		if err := a.Verify(ctx); err != nil {
+			return nil, errors.Join(err, a.Close())
+		}
+		s.checked.Store(name, true)
+	}
+	return a, nil
 }
 
 func makeCompanion(ctx context.Context, a *bundle.Archive, spool, name string) error {

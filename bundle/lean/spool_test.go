@@ -5,6 +5,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -127,6 +131,50 @@ func TestRecordedLeanLayersAreLeftOut(t *testing.T) {
 		}
 		if err := errors.Join(next.Verify(t.Context()), next.VerifyLayers(t.Context())); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLayersMadeByPatchesAreInstalledAsTar has a cluster that made the tar of a layer of a patch. Its package was built with lean layers.
+func TestLayersMadeByPatchesAreInstalledAsTar(t *testing.T) {
+	content := text(1)
+	files, err := lean.Files(t.Context(), images, layoutOf(t, imageOf(t, gzipLayer(t, content))), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack := packaged(t, files)
+	form := leanFiles(files)[0]
+	recorded := map[string]string{form.Layer.Blob: form.Layer.DiffID}
+	since := bundle.SinceInstalled(strings.Repeat("0", 64), []bundle.InstalledPackage{{Archive: pack, Lean: recorded}})
+	var buf bytes.Buffer
+	index, err := bundle.WriteBundle(t.Context(), &buf, bundle.Bundle{Packages: []*bundle.Archive{pack}, Since: since})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := slices.DeleteFunc(index.Entries, func(e bundle.Entry) bool { return e.Layer == nil })
+	if len(left) != 1 || left[0].Encoding != bundle.InBase || left[0].SHA256 != form.Layer.DiffID || left[0].Size != int64(len(content)) {
+		t.Errorf("the bundle leaves out %+v", left)
+	}
+}
+
+func TestDamagedCompanionIsRecreated(t *testing.T) {
+	plain, spool := packaged(t, layoutOf(t, imageOf(t, gzipLayer(t, text(1))))), t.TempDir()
+	for range 2 {
+		made, err := lean.NewSpool(spool).Companion(t.Context(), plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(made.Verify(t.Context()), made.Close()); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(spool, plain.Digest+".lean-1.tar.gz")
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

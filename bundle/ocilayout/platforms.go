@@ -2,6 +2,7 @@ package ocilayout
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -15,7 +16,7 @@ import (
 
 // Platforms maps the paths of files of a package in an archive to the platforms whose nodes alone use them: the manifests, the
 // configurations and the layers of its images, and its assets. Other files, such as the indexes of images, are for all nodes, and absent.
-// It is empty for an archive for one platform.
+// It is empty for an archive for one platform. Images whose manifests the archive leaves out add nothing, unless it has its base.
 func Platforms(a *bundle.Archive, p bundle.PackageInfo) (map[string][]string, error) {
 	of := make(map[string][]string)
 	if len(a.Index.Platforms) < 2 {
@@ -26,11 +27,15 @@ func Platforms(a *bundle.Archive, p bundle.PackageInfo) (map[string][]string, er
 			of[asset.Path] = []string{platform}
 		}
 	}
-	return of, eachBlob(a, p, func(_, platform, name string) {
+	err := eachBlob(a, p, func(_, platform, name string) {
 		if !slices.Contains(of[name], platform) {
 			of[name] = append(of[name], platform)
 		}
 	})
+	if errors.Is(err, bundle.ErrNoBase) {
+		err = nil
+	}
+	return of, err
 }
 
 // BlobsOfOnly returns the paths of the blobs of a package that some of its images have and no other one does: their manifests,
@@ -48,14 +53,23 @@ func BlobsOfOnly(a *bundle.Archive, p bundle.PackageInfo, is func(ref string) bo
 	return only, err
 }
 
-// eachBlob calls f with the path of each blob of each image of a package. Blobs that images share are reported for each.
+// eachBlob calls f with the path of each blob of each image of a package. Blobs that images share are reported for each. The error
+// wraps bundle.ErrNoBase if no more than manifests that the archive leaves out could not be read.
 func eachBlob(a *bundle.Archive, p bundle.PackageInfo, f func(ref, platform, name string)) error {
+	var absent error
 	dir := path.Join(p.Dir(), "images")
 	for _, image := range p.Images {
 		for platform, manifest := range image.Platforms {
 			blobs, err := blobsOf(a, dir, digest.Digest(manifest))
 			if err != nil {
-				return fmt.Errorf("image %s for %s: %w", image.Ref, platform, err)
+				err = fmt.Errorf("image %s for %s: %w", image.Ref, platform, err)
+			}
+			if errors.Is(err, bundle.ErrNoBase) {
+				absent = err
+				continue
+			}
+			if err != nil {
+				return err
 			}
 			for _, d := range blobs {
 				name := path.Join(dir, Path(d))
@@ -66,7 +80,7 @@ func eachBlob(a *bundle.Archive, p bundle.PackageInfo, f func(ref, platform, nam
 			}
 		}
 	}
-	return nil
+	return absent
 }
 
 // blobsOf lists the manifest of one image, its configuration and its layers. It does not link the reader of whole indexes, which nodes do

@@ -25,7 +25,7 @@ type Report struct {
 	// Lost is the number of rows, one block of each part, that cannot be repaired. Worst is the number of blocks that the worst row lacks.
 	Lost  int64 `json:"lost"`
 	Worst int   `json:"worst"`
-	// Notes are about files that do not belong to the set.
+	// Notes are about files that do not belong to the set, and about damaged copies of parts of which there is a good one.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -61,16 +61,13 @@ func Check(ctx context.Context, names ...string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r, err := f.open(set)
-	if err != nil {
-		return Report{}, err
-	}
+	r := f.open(set)
 	report, err := r.check(ctx)
 	return report, errors.Join(err, r.Close())
 }
 
 func (r *Reader) check(ctx context.Context) (Report, error) {
-	report := Report{Set: r.set, ID: r.id, Repairable: true, Notes: r.notes}
+	report := Report{Set: r.set, ID: r.id, Repairable: true}
 	rows := r.set.blocksOf(0)
 	lacking := make([]uint16, rows)
 	var group errgroup.Group
@@ -100,7 +97,7 @@ func (r *Reader) check(ctx context.Context) (Report, error) {
 		for block := range f.bad {
 			lacking[block]++
 		}
-		s.File, s.Damaged = f.Name(), int64(len(f.bad))
+		s.File, s.Damaged = f.name(), int64(len(f.bad))
 		f.mu.Unlock()
 		if f.scratched != "" {
 			s.Note = f.scratched + " is damaged"
@@ -117,5 +114,6 @@ func (r *Reader) check(ctx context.Context) (Report, error) {
 		}
 	}
 	report.Repairable = report.Lost == 0
+	report.Notes = append(r.spoiled(), r.notes...)
 	return report, nil
 }

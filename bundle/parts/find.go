@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,9 @@ import (
 
 // maxFiles is how many files of a folder are looked at.
 const maxFiles = 4096
+
+// maxCopies is how many files with the same part are open.
+const maxCopies = 8
 
 // found is a file that is, or was, a part.
 type found struct {
@@ -99,10 +103,7 @@ func Open(names ...string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.open(set)
-	if err != nil {
-		return nil, err
-	}
+	r := f.open(set)
 	if missing := r.Missing(); r.set.total()-len(missing) < r.set.Data {
 		return nil, errors.Join(&MissingError{Set: r.set, Missing: missing, Looked: f.looked, Notes: r.notes}, r.Close())
 	}
@@ -163,6 +164,7 @@ func (f *finding) look(folder string) error {
 		}
 		switch {
 		case err == nil:
+			h.table = nil // open reads those of the chosen set
 			f.parts = append(f.parts, found{name, h})
 		case errors.Is(err, ErrNotPart), errors.Is(err, regularfile.ErrNot):
 		default:
@@ -202,7 +204,7 @@ func (f *finding) choose() (string, error) {
 }
 
 // open opens the parts of a set.
-func (f *finding) open(id string) (*Reader, error) {
+func (f *finding) open(id string) *Reader {
 	r := &Reader{id: id, notes: slices.Clone(f.notes), cache: make(map[place]*block)}
 	for _, p := range f.parts {
 		if p.id == id {
@@ -211,19 +213,43 @@ func (f *finding) open(id string) (*Reader, error) {
 	}
 	r.files = make([]*file, r.set.total())
 	r.code = code{data: r.set.Data, parity: r.set.Parity}
+	// A copy whose description is whole is read before others.
+	slices.SortStableFunc(f.parts, func(a, b found) int { return cmp.Compare(len(a.scratched), len(b.scratched)) })
 	var foreign []string
 	for _, p := range f.parts {
-		switch {
-		case p.id != id:
+		if p.id != id {
 			foreign = append(foreign, fmt.Sprintf("%s is part %d of another set, of the archive %s", p.name, p.number+1, p.set.Archive))
-		case r.files[p.number] == nil:
-			opened, err := regularfile.Open(p.name)
-			if err != nil {
-				return nil, errors.Join(err, r.Close())
-			}
-			r.files[p.number] = &file{File: opened, head: p.head, bad: make(map[int64]bool)}
+			continue
+		}
+		if err := r.add(p); err != nil {
+			r.notes = append(r.notes, fmt.Sprintf("%s: %v", p.name, err))
 		}
 	}
 	r.notes = append(r.notes, foreign...)
-	return r, nil
+	return r
+}
+
+// add opens a part, or another copy of one.
+func (r *Reader) add(p found) error {
+	part := r.files[p.number]
+	if part != nil && len(part.copies) == maxCopies {
+		return nil
+	}
+	opened, h, err := openPart(p.name)
+	if err == nil && (h.id != p.id || h.number != p.number) {
+		err = errors.New("was replaced while it was read")
+	}
+	switch {
+	case err != nil:
+		if opened != nil {
+			err = errors.Join(err, opened.Close())
+		}
+		return err
+	case part == nil:
+		r.files[p.number] = &file{head: h, copies: []*os.File{opened}, bad: make(map[int64]bool), spoiled: make(map[string]bool)}
+	default: // it has the same table, whose digest is in the description
+		part.copies = append(part.copies, opened)
+		part.spoiled[p.name] = h.scratched != ""
+	}
+	return nil
 }

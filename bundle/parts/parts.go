@@ -82,6 +82,8 @@ func (s Set) validate() error {
 		return fmt.Errorf("belongs to %d and %d parts, and there are at most %d", s.Data, s.Parity, MaxParts)
 	case (s.Size+s.PartSize-1)/s.PartSize != int64(s.Data):
 		return fmt.Errorf("says that %d bytes are %d parts of %d bytes", s.Size, s.Data, s.PartSize)
+	case s.blocksOf(0)*sha256.Size > maxHead:
+		return fmt.Errorf("describes parts of %d bytes in blocks of %d, which are too many to describe", s.PartSize, s.Block)
 	case len(s.Parts) != s.total():
 		return fmt.Errorf("has digests of %d parts, not of %d", len(s.Parts), s.total())
 	case !isDigest(s.Archive) || slices.ContainsFunc(s.Parts, func(d string) bool { return !isDigest(d) }):

@@ -2,6 +2,7 @@ package parts
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -267,6 +268,20 @@ func TestScratchedDescriptionIsReadFromItsCopy(t *testing.T) {
 	}
 	if _, _, err := read(t, folder); err == nil {
 		t.Error("two parts are lost, and there is parity for one")
+	}
+}
+
+// TestForgedSizeIsRefused describes an archive of 512 TiB in a file of a few hundred bytes.
+func TestForgedSizeIsRefused(t *testing.T) {
+	table := sha256.Sum256([]byte("x"))
+	set := Set{Format: Format, Archive: sha256hex.Of(""), Size: 1<<49 + 1, Block: 512, PartSize: 1 << 49, Data: 2, Parts: []string{sha256hex.Of(""), sha256hex.Of(string(table[:]))}}
+	text, err := head{set: set, number: 1, table: table[:]}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := slices.Concat(text, []byte("x"), text)
+	if _, err := readHead(bytes.NewReader(part), int64(len(part))); err == nil || !strings.Contains(err.Error(), "too many to describe") {
+		t.Error(err)
 	}
 }
 

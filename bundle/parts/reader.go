@@ -37,11 +37,16 @@ type Reader struct {
 
 // file is an open part.
 type file struct {
-	*os.File
 	head
-	mu  sync.Mutex
-	bad map[int64]bool // blocks that could not be read
+	copies []*os.File // each file with the part
+	mu     sync.Mutex
+	bad    map[int64]bool // blocks that no copy has
+	// spoiled are the names of damaged copies that another one replaces.
+	spoiled map[string]bool
 }
+
+// name is that of the copy that is read first.
+func (f *file) name() string { return f.copies[0].Name() }
 
 // place is a block of a part, both counted from 0.
 type place struct {
@@ -95,8 +100,11 @@ func (r *Reader) Missing() (numbers []int) {
 func (r *Reader) Close() error {
 	var errs []error
 	for _, f := range r.files {
-		if f != nil {
-			errs = append(errs, f.Close())
+		if f == nil {
+			continue
+		}
+		for _, one := range f.copies {
+			errs = append(errs, one.Close())
 		}
 	}
 	return errors.Join(errs...)
@@ -150,14 +158,43 @@ func (r *Reader) read(at place) []byte {
 		return nil
 	}
 	data := make([]byte, r.set.blockLength(at.part, at.block))
-	n, _ := f.ReadAt(data, f.size+at.block*r.set.Block) // a disk that cannot read a sector is the reason for parity
-	if n == len(data) && f.matches(at.block, data) {
-		return data
+	for i, one := range f.copies {
+		n, _ := one.ReadAt(data, f.size+at.block*r.set.Block) // a disk that cannot read a sector is the reason for parity
+		if n == len(data) && f.matches(at.block, data) {
+			f.spoil(f.copies[:i])
+			return data
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bad[at.block] = true
 	return nil
+}
+
+// spoil notes damaged copies, which another one replaced.
+func (f *file) spoil(copies []*os.File) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, one := range copies {
+		f.spoiled[one.Name()] = true
+	}
+}
+
+// spoiled says which damaged copies of parts others replace.
+func (r *Reader) spoiled() (notes []string) {
+	for part, f := range r.files {
+		if f == nil {
+			continue
+		}
+		f.mu.Lock()
+		for _, one := range f.copies {
+			if f.spoiled[one.Name()] {
+				notes = append(notes, fmt.Sprintf("%s is damaged, and another copy of part %d was read", one.Name(), part+1))
+			}
+		}
+		f.mu.Unlock()
+	}
+	return notes
 }
 
 func (h head) matches(block int64, data []byte) bool {
@@ -201,7 +238,7 @@ func (r *Reader) rebuild(at place) ([]byte, error) {
 	}
 	data := r.code.combine(r.weight, symbols, r.set.blockLength(at.part, at.block))
 	if f := r.files[at.part]; f != nil && !f.matches(at.block, data) {
-		damage.Note = fmt.Sprintf("; what the others give is not what %s should have", f.Name())
+		damage.Note = fmt.Sprintf("; what the others give is not what %s should have", f.name())
 		return nil, damage
 	}
 	r.mu.Lock()
@@ -219,7 +256,7 @@ func (r *Reader) Repaired() (notes []string) {
 	defer r.mu.Unlock()
 	for part, f := range r.files {
 		if f != nil && f.scratched != "" {
-			notes = append(notes, fmt.Sprintf("part %d (%s): %s is damaged", part+1, f.Name(), f.scratched))
+			notes = append(notes, fmt.Sprintf("part %d (%s): %s is damaged", part+1, f.name(), f.scratched))
 		}
 		switch {
 		case r.rebuilt[part] == 0:
@@ -227,9 +264,9 @@ func (r *Reader) Repaired() (notes []string) {
 			notes = append(notes, fmt.Sprintf("part %d is missing: repaired from the others", part+1))
 		default:
 			f.mu.Lock()
-			notes = append(notes, fmt.Sprintf("part %d (%s) is damaged: %d of its %d blocks repaired from the others", part+1, f.Name(), len(f.bad), r.set.blocksOf(part)))
+			notes = append(notes, fmt.Sprintf("part %d (%s) is damaged: %d of its %d blocks repaired from the others", part+1, f.name(), len(f.bad), r.set.blocksOf(part)))
 			f.mu.Unlock()
 		}
 	}
-	return append(notes, r.notes...)
+	return slices.Concat(notes, r.spoiled(), r.notes)
 }

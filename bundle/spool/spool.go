@@ -6,7 +6,6 @@ package spool
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -40,8 +39,8 @@ func Read[D Description](name string) (d D, err error) {
 	return d, err
 }
 
-// Write makes a file and its folder. write writes the content and returns its description.
-func Write[D Description](name string, write func(io.Writer) (D, error)) (d D, err error) {
+// Write makes a file and its folder. write writes the content and returns its description. The file has its name only if write succeeds.
+func Write[D Description](name string, write func(*os.File) (D, error)) (d D, err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return d, err
 	}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -19,7 +19,7 @@ func (a commands) verifyMedia(ctx context.Context, path string, o verifyOptions)
 	if len(o.keys) > 0 || o.packages {
 		return app.UsageError("--media reads parts and knows no keys: run 'sealift verify %s --key KEY' too", path)
 	}
-	report, err := parts.Check(ctx, filepath.SplitList(path)...)
+	report, err := bundle.CheckParts(ctx, path)
 	if errors.Is(err, parts.ErrNotPart) {
 		return fmt.Errorf("%w; verify an archive in one piece without --media", err)
 	}

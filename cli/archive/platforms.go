@@ -40,6 +40,7 @@ func platformSizes(a *bundle.Archive) ([]PlatformSize, error) {
 			only[bundle.ProgramPath(name, p)] = []string{p}
 		}
 	}
+	addPatches(only, a.Index)
 	var sizes []PlatformSize
 	for _, p := range a.Index.Platforms {
 		s := PlatformSize{Platform: p}
@@ -56,4 +57,22 @@ func platformSizes(a *bundle.Archive) ([]PlatformSize, error) {
 		sizes = append(sizes, s)
 	}
 	return sizes, nil
+}
+
+// addPatches adds the patches: the nodes that use a file use the patch that makes it.
+func addPatches(only map[string][]string, x bundle.Index) {
+	for _, e := range x.Entries {
+		if e.Patch == nil {
+			continue
+		}
+		users, some := only[e.Path]
+		if !some {
+			users = x.Platforms
+		}
+		for _, p := range users {
+			if !slices.Contains(only[e.Patch.Path], p) {
+				only[e.Patch.Path] = append(only[e.Patch.Path], p)
+			}
+		}
+	}
 }
