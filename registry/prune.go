@@ -211,6 +211,10 @@ func (p *Push) needed(ctx context.Context, repo *remote.Repository, stale []entr
 			return nil
 		})
 	})
+	pinned := !slices.ContainsFunc(stale, func(e entry) bool { return e.Name != e.Digest })
+	if answer, ok := errors.AsType[*errcode.ErrorResponse](err); ok && pinned && answer.StatusCode == http.StatusNotFound {
+		err = nil // distribution answers so where nothing has a tag
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the tags of %s: %w", repo.Reference.Repository, err)
 	}
