@@ -19,7 +19,7 @@ func hosts(images []Image, t Target) (names []string) {
 		rest := strings.TrimPrefix(strings.TrimPrefix(i.Target, t.Host+"/"), t.Prefix)
 		name, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 		host, _, _ := strings.Cut(i.Ref, "/")
-		if strings.ReplaceAll(host, ":", "_") != name { // a short name
+		if component(host) != name { // a short name
 			host = name
 		}
 		names = append(names, host)

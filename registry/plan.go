@@ -74,7 +74,8 @@ type Push struct {
 	images  []image
 	open    func(path string) (*remote.Repository, error)
 	slots   chan struct{}
-	blobs   map[string]*blob // by digest
+	blobs   map[string]*blob  // by digest
+	shown   map[string]string // what Stale has listed: digests by the keys of their entries
 }
 
 // blob is the content that images share.

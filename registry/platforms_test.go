@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,5 +160,31 @@ func TestReplacedTagsAreShown(t *testing.T) {
 	check(t, s.Host+"/mirror/a.example/app:1", ours)
 	if states := prune(t, withChart(t, "none", nil), o); len(states[registry.Removed]) != 2 {
 		t.Errorf("the record lacks the tag that was moved: %v", states)
+	}
+}
+
+// TestImagesWithoutTagsArePushedAndPruned has images named by digest alone, one of which lacks a platform, in distribution: it refuses the
+// index, and does not list the tags of a repository without any.
+func TestImagesWithoutTagsArePushedAndPruned(t *testing.T) {
+	host := realregistry.Start(t)
+	amd, other := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "s390x", layer(t, 2))
+	whole, less := index(amd), index(amd, other)
+	_, hex, _ := strings.Cut(digestOf(t, other), ":")
+	a := content(t, map[string]v1.ImageIndex{"a.example/whole@" + digestOf(t, whole): whole, "a.example/less@" + digestOf(t, less): less}, hex)
+	o := recorded(t, host)
+	done, err := push(t.Context(), a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range done.Images {
+		if lacks := strings.HasPrefix(i.Ref, "a.example/less"); lacks != strings.Contains(i.Note, "lacks some of its platforms") || i.State != registry.Pushed {
+			t.Errorf("%+v", i)
+		}
+	}
+	check(t, host+"/mirror/a.example/less@"+digestOf(t, amd), amd)
+	check(t, host+"/mirror/a.example/whole@"+digestOf(t, whole), whole)
+	states := prune(t, withChart(t, "none", nil), o)
+	if want := []string{"a.example/whole@" + digestOf(t, whole)}; !slices.Equal(states[registry.Removed], want) || exists(t, host, want[0]) {
+		t.Errorf("%v", states)
 	}
 }

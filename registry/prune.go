@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +28,9 @@ import (
 func (p *Push) Stale(ctx context.Context) ([]Image, error) {
 	stale, _, err := p.stale(ctx)
 	var all []Image
+	p.shown = make(map[string]string)
 	for _, e := range stale {
+		p.shown[e.key()] = e.Digest
 		all = append(all, p.row(e, Stale, ""))
 	}
 	return all, err
@@ -99,9 +102,11 @@ func (p *Push) resolve(ctx context.Context, repo *remote.Repository, name string
 	return found, nil
 }
 
-// Prune removes what Stale lists, and takes it out of the record. It returns what it did, also with an error. Run it after Run.
+// Prune removes what Stale has listed, and takes it out of the record. What got stale since then stays. It returns what it did, also with an
+// error. Run it after Stale and Run.
 func (p *Push) Prune(ctx context.Context) (done []Image, err error) {
 	stale, lost, err := p.stale(ctx)
+	stale = slices.DeleteFunc(stale, func(e entry) bool { return p.shown[e.key()] != e.Digest })
 	if err != nil || len(stale)+len(lost) == 0 {
 		return nil, err
 	}
@@ -109,6 +114,7 @@ func (p *Push) Prune(ctx context.Context) (done []Image, err error) {
 	if err != nil {
 		return nil, err
 	}
+	before := maps.Clone(record)
 	for _, key := range lost { // what somebody brings under this name later is not a push's
 		delete(record, key)
 	}
@@ -121,7 +127,20 @@ func (p *Push) Prune(ctx context.Context) (done []Image, err error) {
 		some, err = p.pruneRepository(ctx, stale[:n], record)
 		done, stale = append(done, some...), stale[n:]
 	}
-	return done, errors.Join(err, p.writePushed(context.WithoutCancel(ctx), record))
+	return done, errors.Join(err, p.forget(context.WithoutCancel(ctx), before, record))
+}
+
+// forget takes out of the record what before has and after lacks. What other pushes have written meanwhile stays.
+func (p *Push) forget(ctx context.Context, before, after pushed) error {
+	now, err := p.readPushed(ctx)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(now, func(key string, e entry) bool {
+		_, kept := after[key]
+		return !kept && before[key] == e
+	})
+	return p.writePushed(ctx, now)
 }
 
 // pruneRepository removes the entries of one repository.
@@ -211,6 +230,10 @@ func (p *Push) needed(ctx context.Context, repo *remote.Repository, stale []entr
 			return nil
 		})
 	})
+	pinned := !slices.ContainsFunc(stale, func(e entry) bool { return e.Name != e.Digest })
+	if answer, ok := errors.AsType[*errcode.ErrorResponse](err); ok && pinned && answer.StatusCode == http.StatusNotFound {
+		err = nil // distribution answers so where nothing has a tag
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the tags of %s: %w", repo.Reference.Repository, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -199,6 +200,45 @@ func TestPruneLeavesAttachmentsOfWhatStays(t *testing.T) {
 	}
 }
 
+// TestPruneRemovesOnlyWhatItHasShown has other pushes between the plan and the removal, and during the removal.
+func TestPruneRemovesOnlyWhatItHasShown(t *testing.T) {
+	s := newSite(t)
+	image := func(seed int64) v1.ImageIndex { return index(platformImage(t, "amd64", layer(t, seed))) }
+	bring := func(ref string, seed int64) {
+		if _, err := push(t.Context(), content(t, map[string]v1.ImageIndex{ref: image(seed)}), recorded(t, s.Host)); err != nil {
+			t.Error(err)
+		}
+	}
+	bring("a.example/old:1", 1)
+	p, err := registry.Prepare(t.Context(), withChart(t, "none", nil), recorded(t, s.Host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown, err := p.Stale(t.Context()); err != nil || len(shown) != 1 {
+		t.Fatal(shown, err)
+	}
+	bring("a.example/between:1", 2)
+	var once sync.Once
+	s.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete {
+			once.Do(func() { bring("a.example/during:1", 3) })
+		}
+		return false
+	})
+	done, err := p.Prune(t.Context())
+	if err != nil || len(done) != 1 || done[0].Ref != "a.example/old:1" || done[0].State != registry.Removed {
+		t.Errorf("%+v, %v", done, err)
+	}
+	left, err := p.Stale(t.Context())
+	var refs []string
+	for _, i := range left {
+		refs = append(refs, i.Ref)
+	}
+	if want := []string{"a.example/between:1", "a.example/during:1"}; err != nil || !slices.Equal(refs, want) {
+		t.Errorf("the record has %v, %v", refs, err)
+	}
+}
+
 // TestInterruptedPushIsRecorded uses a registry that fails after the first image: what has arrived can be pruned.
 func TestInterruptedPushIsRecorded(t *testing.T) {
 	s, images := newSite(t), several(t)
@@ -265,6 +305,9 @@ func TestDeletingIsRefused(t *testing.T) {
 	})
 	p, err := registry.Prepare(t.Context(), withChart(t, "none", nil), o)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Stale(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := p.Prune(t.Context()); err == nil || len(done) > 0 || !strings.Contains(err.Error(), s.Host+" refuses to delete") {

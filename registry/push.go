@@ -67,9 +67,16 @@ func (u *upload) run(ctx context.Context) (digest, note string, err error) {
 	if err := group.Wait(); err != nil {
 		return "", "", err
 	}
-	err = u.manifest(ctx, u.root, u.target())
-	if u.root.Absent == 0 || !refusesIndex(err) || u.tag == "" {
+	text, err := u.below(ctx, u.root)
+	if err != nil {
+		return "", "", err
+	}
+	err = u.put(ctx, u.root.Descriptor, text, u.target())
+	if u.root.Absent == 0 || !refusesIndex(err) {
 		return u.root.Digest.String(), "", err
+	}
+	if u.tag == "" {
+		return u.root.Digest.String(), untaggedNote, nil
 	}
 	reduced, text, err := u.image.reduce()
 	if err != nil {
@@ -177,18 +184,18 @@ func (p *progress) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// manifest pushes a manifest under a tag or its digest, those below it first.
-func (u *upload) manifest(ctx context.Context, m ocilayout.Manifest, name string) error {
+// below pushes what is below a manifest, by its digest, and returns the manifest's text.
+func (u *upload) below(ctx context.Context, m ocilayout.Manifest) ([]byte, error) {
 	for _, child := range m.Children {
-		if err := u.manifest(ctx, child, child.Digest.String()); err != nil {
-			return err
+		text, err := u.below(ctx, child)
+		if err == nil {
+			err = u.put(ctx, child.Descriptor, text, child.Digest.String())
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	text, err := u.document(m.Digest)
-	if err != nil {
-		return err
-	}
-	return u.put(ctx, m.Descriptor, text, name)
+	return u.document(m.Digest)
 }
 
 func (u *upload) put(ctx context.Context, d ocispec.Descriptor, text []byte, name string) error {

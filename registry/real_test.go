@@ -88,9 +88,11 @@ func TestConfigurationNamesMirrors(t *testing.T) {
 		{Ref: "busybox:1.35", Target: "harbor.corp:8443/mirror/docker.io/library/busybox:1.35"},
 		{Ref: "reg.example:5000/app:1", Target: "harbor.corp:8443/mirror/reg.example_5000/app:1"},
 		{Ref: "reg.example:5000/b:1", Target: "harbor.corp:8443/mirror/reg.example_5000/b:1"},
+		{Ref: "Reg.Example/b:1", Target: "harbor.corp:8443/mirror/reg.example/b:1"},
+		{Ref: "[2001:db8::1]:5000/b:1", Target: "harbor.corp:8443/mirror/2001-0db8-0000-0000-0000-0000-0000-0001_5000/b:1"},
 	}}
 	files, err := registry.Configuration(s, target, "CA\n")
-	if err != nil || len(files) != 7 {
+	if err != nil || len(files) != 11 || files["certs.d/Reg.Example/hosts.toml"] == "" || files["certs.d/[2001:db8::1]:5000/hosts.toml"] == "" {
 		t.Fatal(files, err)
 	}
 	want := `server = "https://harbor.corp:8443/v2/mirror/reg.example_5000"

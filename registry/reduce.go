@@ -13,6 +13,9 @@ import (
 // reducedNote explains why an image has another digest than upstream's.
 const reducedNote = "the registry refuses the image's index, because the bundle lacks some of its platforms: the tag leads to those that the registry has, and the index's digest cannot be pulled"
 
+// untaggedNote is that for an image without a tag, of which the registry gets no list at all.
+const untaggedNote = "the registry refuses the image's index, because the bundle lacks some of its platforms: the others are there by their own digests, and the index's digest cannot be pulled; build the package with all platforms"
+
 // platforms finds what a tag leads to of the manifests that upstream's index of the image lists: earlier pushes brought them, for other
 // platforms. others reports whether it leads to something else, too.
 func (p *Push) platforms(ctx context.Context, repo *remote.Repository, i image, there ocispec.Descriptor) (found map[digest.Digest]bool, others bool, err error) {

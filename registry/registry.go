@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -45,14 +46,24 @@ func (t Target) String() string { return t.url().String() }
 
 func (t Target) url() ociurl.URL { return ociurl.URL{Host: t.Host, Path: t.Prefix, Plain: t.Plain} }
 
-// path is the repository of an upstream one, such as mirror/registry.k8s.io/pause. A port is separated by an underscore.
+// path is the repository of an upstream one, such as mirror/registry.k8s.io/pause.
 func (t Target) path(upstream string) string {
 	host, rest, found := strings.Cut(upstream, "/")
-	host = strings.ReplaceAll(host, ":", "_")
+	host = component(host)
 	if found {
 		host += "/" + rest
 	}
 	return strings.TrimPrefix(t.Prefix+"/"+host, "/")
+}
+
+// component is the host of an upstream registry as a part of a repository's path, which has no capitals, brackets and colons. A port is
+// separated by an underscore, the groups of an IPv6 address, in full, by hyphens.
+func component(host string) string {
+	address, port, _ := strings.Cut(strings.TrimPrefix(host, "["), "]")
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
+		host = strings.ReplaceAll(ip.StringExpanded(), ":", "-") + port
+	}
+	return strings.ReplaceAll(strings.ToLower(host), ":", "_")
 }
 
 func (t Target) repository(upstream string) string { return t.Host + "/" + t.path(upstream) }

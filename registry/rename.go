@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,7 +123,7 @@ func (w *renaming) image(ref string) string {
 	}
 	if digested, ok := named.(reference.Digested); ok {
 		digest := "@" + digested.Digest().String()
-		rest, known = rest+digest, known || w.known[named.Name()+digest]
+		rest, known = rest+digest, w.known[named.Name()+digest] // it decides what is pulled, and not the tag
 	}
 	if !known {
 		w.unknown = append(w.unknown, ref)
@@ -149,7 +150,7 @@ func (w *renaming) text(text string) string {
 			}
 			at += from
 			end := at + len(f.text)
-			if at > 0 && inName(text[at-1]) || end < len(text) && inName(text[end]) && text[end] != '@' {
+			if at > 0 && inName(text[at-1]) || end < len(text) && inName(text[end]) && !w.pinned(f.repository, text[end:]) {
 				from = at + 1
 				continue
 			}
@@ -159,6 +160,12 @@ func (w *renaming) text(text string) string {
 		}
 	}
 	return text
+}
+
+// pinned reports whether a text goes on with the digest of a known image.
+func (w *renaming) pinned(repository, text string) bool {
+	const length = len("@sha256:") + sha256.Size*2
+	return len(text) >= length && w.known[repository+text[:length]]
 }
 
 // inName reports whether a character can be part of the name of an image, so that a name beside it goes on.

@@ -10,11 +10,14 @@ import (
 	"github.com/sealift/sealift/registry"
 )
 
-const someDigest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+const (
+	someDigest  = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	otherDigest = "sha256:1123456789012345678901234567890123456789012345678901234567890123"
+)
 
 func TestRenamerKeepsTagsAndDigests(t *testing.T) {
 	target := registry.Target{Host: "harbor.corp", Prefix: "mirror"}
-	refs := []string{"docker.io/library/busybox:1.35.0", "quay.io/jetstack/solver:v1.2", "reg.example:5000/app:1@" + someDigest, "docker.io/rancher/tool:v1", "docker.io/library/nginx:latest"}
+	refs := []string{"docker.io/library/busybox:1.35.0", "quay.io/jetstack/solver:v1.2", "reg.example:5000/app:1@" + someDigest, "docker.io/rancher/tool:v1", "docker.io/library/nginx:latest", "quay.io/jetstack/solver@" + someDigest}
 	r, err := registry.NewRenamer(target, refs)
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +33,9 @@ func TestRenamerKeepsTagsAndDigests(t *testing.T) {
 		{"{kind: Pod, spec: {containers: [{args: ['--image=quay.io/jetstack/solver:v1.2']}]}}", "--image=harbor.corp/mirror/quay.io/jetstack/solver:v1.2", "quay.io/jetstack/solver:v1.2", ""},
 		{"{kind: ConfigMap, data: {pod: 'image: busybox:1.35.0, image: rancher/tool:v1'}}", "image: harbor.corp/mirror/docker.io/library/busybox:1.35.0, image: harbor.corp/mirror/docker.io/rancher/tool:v1", "busybox:1.35.0 rancher/tool:v1", ""},
 		{"{kind: ConfigMap, data: {pod: 'quay.io/jetstack/solver:v1.2.1 my/quay.io/jetstack/solver:v1.2 quay.io/jetstack/solver'}}", "quay.io/jetstack/solver:v1.2.1 my/quay.io/jetstack/solver:v1.2 quay.io/jetstack/solver", "", ""},
+		{"{kind: Pod, spec: {containers: [{image: 'quay.io/jetstack/solver:v1.2@" + otherDigest + "'}]}}", "image: quay.io/jetstack/solver:v1.2@", "", "quay.io/jetstack/solver:v1.2@" + otherDigest},
+		{"{kind: ConfigMap, data: {pod: 'quay.io/jetstack/solver:v1.2@" + otherDigest + "'}}", "pod: quay.io/jetstack/solver:v1.2@", "", ""},
+		{"{kind: ConfigMap, data: {pod: 'quay.io/jetstack/solver:v1.2@" + someDigest + "'}}", "pod: harbor.corp/mirror/quay.io/jetstack/solver:v1.2@" + someDigest, "quay.io/jetstack/solver:v1.2", ""},
 		{"{kind: ConfigMap, metadata: {name: nginx}, data: {image: nginx}}", "image: nginx", "", ""},
 		{"{kind: CustomResourceDefinition, spec: {x: 'busybox:1.35.0'}}", "x: busybox:1.35.0", "", ""},
 	} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/realregistry"
 	"github.com/sealift/sealift/registry"
 )
 
@@ -26,6 +27,22 @@ func TestTargetsAreParsed(t *testing.T) {
 		if got, err := registry.ParseTarget(text, false); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
+	}
+}
+
+// TestHostsOfEveryFormArePushed pushes images from registries whose names cannot be part of a repository's path.
+func TestHostsOfEveryFormArePushed(t *testing.T) {
+	host := realregistry.Start(t)
+	image := index(platformImage(t, "amd64", layer(t, 1)))
+	a := content(t, map[string]v1Index{"Reg.Example:5000/app:1": image, "[2001:db8::1]:5000/app:1": image, "[2001:db8::2]/app:1": image})
+	if _, err := push(t.Context(), a, recorded(t, host)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"reg.example_5000", "2001-0db8-0000-0000-0000-0000-0000-0001_5000", "2001-0db8-0000-0000-0000-0000-0000-0002"} {
+		check(t, host+"/mirror/"+want+"/app:1", image)
+	}
+	if states := prune(t, withChart(t, "none", nil), recorded(t, host)); len(states[registry.Removed]) != 3 {
+		t.Errorf("%v", states)
 	}
 }
 

@@ -26,8 +26,8 @@ func (a commands) imagesAddCommand() *cobra.Command {
 removes them. SOURCE is a bundle or package, the folder of an OCI layout, an archive of one, or a docker-archive, as skopeo, crane,
 buildah and 'docker save' make them. A tar may be compressed with gzip.
 
-Before the first change, the command checks that the disk has the space. Content is checked against its digests. If the command is
-interrupted, run it again.
+Before the first change, the command checks that the disk has the space. Content is checked against its digests, also those in names.
+A name that another image of the installed bundle has is refused. If the command is interrupted, run it again.
 
 On a control plane of a cluster with containerd.mirror, the other nodes pull these images from it.`,
 		Example: `  sealift images add /media/usb/shop.tar --plan

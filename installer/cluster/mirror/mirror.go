@@ -223,7 +223,7 @@ func (p repository) blob(w http.ResponseWriter, r *http.Request, of digest.Diges
 func (p repository) tags(w http.ResponseWriter, r *http.Request) error {
 	list := []string{}
 	for name := range p.offered {
-		if tag, ok := strings.CutPrefix(name, p.name+":"); ok {
+		if tag, ok := strings.CutPrefix(name, p.name+":"); ok && !strings.Contains(tag, "@") { // a name with both is asked for by its digest
 			list = append(list, tag)
 		}
 	}

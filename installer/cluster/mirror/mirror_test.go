@@ -147,6 +147,7 @@ func serve(t *testing.T) *site {
 		mutate.IndexAddendum{Add: s.elsewhere, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}})
 	s.target = s.document(t, s.index)
 	s.names[busybox+":1.36"], s.names[busybox+":latest"], s.names[busybox+"@"+s.target.Digest.String()] = s.target, s.target, s.target
+	s.names[busybox+":1.37@"+s.target.Digest.String()] = s.target // the name of a package's image that is pinned
 	subject, err := v1.NewHash(s.target.Digest.String())
 	if err != nil {
 		t.Fatal(err)

@@ -245,7 +245,24 @@ func (r *Relocation) checkRegistry(ctx context.Context) error {
 		return &RefusedError{fmt.Errorf("the registry lacks images of the bundle: push them with 'sealift push %s %s'\n  %s",
 			r.options.Bundle.Bundle, o.Target, strings.Join(missing, "\n  "))}
 	}
+	if pinned := unpullable(r.plan, found.Images); len(pinned) > 0 {
+		return &RefusedError{fmt.Errorf("the registry lacks platforms of images, and so the digests by which objects name them: build the packages with all platforms, and push them\n  %s",
+			strings.Join(pinned, "\n  "))}
+	}
 	return nil
+}
+
+// unpullable lists the images that objects name by digests that the registry does not have: it refuses indexes with absent platforms.
+func unpullable(plan []AddOn, found []registry.Image) (names []string) {
+	for _, a := range plan {
+		for _, image := range a.Images {
+			_, digest, pinned := strings.Cut(image.To, "@")
+			if pinned && !slices.ContainsFunc(found, func(i registry.Image) bool { return i.Digest == digest }) {
+				names = append(names, image.To)
+			}
+		}
+	}
+	return names
 }
 
 // diff asks the cluster what would change. Kinds that an earlier add-on defines count as served.
