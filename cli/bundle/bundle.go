@@ -188,6 +188,9 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	if err != nil {
 		return p, err
 	}
+	if o.evidence && o.since == "" && runs.record != nil {
+		return p, app.UsageError("--evidence reads all files, and a bundle for the record of a cluster leaves out those that the cluster has: also name the bundle that is installed there, with --since")
+	}
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
 		return p, err
 	}

@@ -310,6 +310,25 @@ func TestUpgradeFromUnusableRecordIsRefused(t *testing.T) {
 	}
 }
 
+// TestEvidenceNeedsFilesThatClusterHas asks for evidence of a bundle whose other files only the cluster has.
+func TestEvidenceNeedsFilesThatClusterHas(t *testing.T) {
+	f := &factory{T: t, dir: t.TempDir()}
+	f.write("tool", []byte("#!/bin/sh\n"))
+	f.publish("kubernetes", "1.35.4", 1)
+	f.publish("kubernetes", "1.36.3", 1)
+	f.publish("network", "0.26.7", 2)
+	older := f.bundle("-f", f.installer("1.35.4", "0.26.7"))
+	args := []string{"-f", f.installer("1.36.3", "0.26.7"), "--upgrade-from", f.recordOf(older, "1.35.4"), "--evidence"}
+	out := filepath.Join(f.dir, "x.tar.gz")
+	if err := f.try(append(args, "--out", out)...); err == nil || !strings.Contains(err.Error(), "with --since") {
+		t.Errorf("without the bundle that is installed: %v", err)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the bundle was written: %v", err)
+	}
+	f.bundle(append(args, "--since", older.file)...)
+}
+
 func TestUpgradeStepsAreIntermediateMinorVersions(t *testing.T) {
 	for name, row := range map[string]struct {
 		from, to string
