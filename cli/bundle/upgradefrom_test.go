@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,8 +251,9 @@ func TestBundleWithPatchesIsSmaller(t *testing.T) {
 	}
 }
 
-// TestBundleForLeanClusterIsLean has the records of a cluster with plain layers, and of one whose layers were compressed again.
-func TestBundleForLeanClusterIsLean(t *testing.T) {
+// TestUpdateOfLeanBundleIsLean has bundles with plain layers and with such that were compressed again, and the records of clusters that were
+// installed from them.
+func TestUpdateOfLeanBundleIsLean(t *testing.T) {
 	f := &factory{T: t, dir: t.TempDir()}
 	f.write("tool", []byte("#!/bin/sh\n"))
 	f.publish("kubernetes", "1.35.4", 1)
@@ -277,15 +279,17 @@ func TestBundleForLeanClusterIsLean(t *testing.T) {
 		{[]string{"--lean"}, []string{"--lean"}, bundle.FormatLean, false},
 	} {
 		older := f.bundle(append([]string{"-f", installer("1.35.4")}, row.cluster...)...)
-		made := f.bundle(append([]string{"-f", installer("1.36.3"), "--upgrade-from", f.recordOf(older, "1.35.4")}, row.flags...)...)
-		if noted := strings.Contains(f.err.String(), "--lean=false"); made.Index.Format != row.format || noted != row.noted {
-			t.Errorf("%v %v: format %s: %s", row.cluster, row.flags, made.Index.Format, &f.err)
-		}
-		if err := made.WithInstalled(node{older.Archive}); err != nil {
-			t.Fatal(err)
-		}
-		if err := made.Verify(t.Context()); err != nil {
-			t.Error(err)
+		for _, from := range [][]string{{"--upgrade-from", f.recordOf(older, "1.35.4")}, {"--since", older.file}} {
+			made := f.bundle(slices.Concat([]string{"-f", installer("1.36.3")}, from, row.flags)...)
+			if noted := strings.Contains(f.err.String(), "--lean=false"); made.Index.Format != row.format || noted != row.noted {
+				t.Errorf("%v %v %v: format %s: %s", row.cluster, from, row.flags, made.Index.Format, &f.err)
+			}
+			if err := made.WithInstalled(node{older.Archive}); err != nil {
+				t.Fatal(err)
+			}
+			if err := made.Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
