@@ -16,6 +16,7 @@ type Since struct {
 	digest   string            // of the index
 	paths    map[string]string // paths of its files by sha256
 	packages []PackageInfo
+	lean     bool
 }
 
 // NewSince reads the index of a bundle, as an archive or Layout.IndexData has it. Files that this bundle itself leaves out
@@ -32,6 +33,7 @@ func NewSince(index []byte) (*Since, error) {
 	for _, e := range x.Entries {
 		if !e.NeedsBase() {
 			s.paths[e.SHA256] = e.Path
+			s.lean = s.lean || e.Layer != nil
 		}
 	}
 	return s, nil
@@ -54,7 +56,7 @@ func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 				named = e.Layer.Blob
 			}
 			if lean, ok := p.Lean[named]; ok {
-				s.paths[lean] = path.Join(path.Dir(e.Path), lean)
+				s.paths[lean], s.lean = path.Join(path.Dir(e.Path), lean), true
 				continue
 			}
 			s.paths[e.SHA256] = e.Path
@@ -65,6 +67,9 @@ func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 
 // Packages returns the packages of the earlier bundle, if its index was read.
 func (s *Since) Packages() []PackageInfo { return s.packages }
+
+// Lean reports whether the earlier bundle has layers in their lean form, or as patches made them. A bundle without lean layers carries these again.
+func (s *Since) Lean() bool { return s != nil && s.lean }
 
 // Since returns the content of this bundle.
 func (a *Archive) Since() (*Since, error) { return NewSince(a.index) }

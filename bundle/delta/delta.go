@@ -49,10 +49,48 @@ var ErrBusy = errors.New("another patch is being made")
 type Spool struct {
 	dir    string
 	making sync.Mutex
+
+	mu      sync.Mutex
+	members map[string]*shared // those of open sets, by sha256
+}
+
+// shared is a patch as a member of bundles. Sets share it, and the last one closes it.
+type shared struct {
+	*bundle.Member
+	users int
 }
 
 // NewSpool returns a spool in a folder, which may be missing.
-func NewSpool(dir string) *Spool { return &Spool{dir: dir} }
+func NewSpool(dir string) *Spool { return &Spool{dir: dir, members: make(map[string]*shared)} }
+
+// member renders a patch, unless an open set has it.
+func (s *Spool) member(ctx context.Context, f bundle.File) (*bundle.Member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.members[f.SHA256]
+	if one == nil {
+		made, err := bundle.Render(ctx, []bundle.File{f}, bundle.WriteOptions{Spool: s.dir, Plain: true})
+		if err != nil {
+			return nil, err
+		}
+		one = &shared{Member: made[0]}
+		s.members[f.SHA256] = one
+	}
+	one.users++
+	return one.Member, nil
+}
+
+// release closes a patch that no other set has.
+func (s *Spool) release(m *bundle.Member) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.members[m.SHA256()]
+	if one.users--; one.users > 0 {
+		return nil
+	}
+	delete(s.members, m.SHA256())
+	return m.Close()
+}
 
 // Set is the patches of a bundle. Close it after the last read of the bundle.
 type Set struct {
@@ -60,14 +98,17 @@ type Set struct {
 	Members []*bundle.Member
 	// Entries are the patched files, for bundle.Bundle.Patched.
 	Entries map[string]bundle.Entry
+
+	spool *Spool
 }
 
 // Close releases the patches.
 func (s *Set) Close() error {
 	var errs []error
 	for _, m := range s.Members {
-		errs = append(errs, m.Close())
+		errs = append(errs, s.spool.release(m))
 	}
+	s.Members = nil
 	return errors.Join(errs...)
 }
 
@@ -104,7 +145,7 @@ type maker struct {
 }
 
 func newMaker(s *Spool) *maker {
-	return &maker{spool: s, set: &Set{Entries: make(map[string]bundle.Entry)}, taken: make(map[string]bool)}
+	return &maker{spool: s, set: &Set{Entries: make(map[string]bundle.Entry), spool: s}, taken: make(map[string]bool)}
 }
 
 func (m *maker) patchPackage(ctx context.Context, t target) error {
@@ -193,9 +234,15 @@ func (m *maker) add(made spooled, now content, name, at string, p bundle.Patch) 
 }
 
 // finish renders the patches.
-func (m *maker) finish(ctx context.Context) (_ *Set, err error) {
-	m.set.Members, err = bundle.Render(ctx, m.files, bundle.WriteOptions{Spool: m.spool.dir, Plain: true})
-	return m.set, err
+func (m *maker) finish(ctx context.Context) (*Set, error) {
+	for _, f := range m.files {
+		one, err := m.spool.member(ctx, f)
+		if err != nil {
+			return nil, errors.Join(err, m.set.Close())
+		}
+		m.set.Members = append(m.set.Members, one)
+	}
+	return m.set, nil
 }
 
 // spoolName returns the file of the patch between two contents.

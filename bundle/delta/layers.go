@@ -21,8 +21,8 @@ type layer struct {
 	diff string // sha256 of the unpacked layer
 }
 
-// layers lists the layers of the images of a package, each once. A package of docker-archives has none, and neither has an image whose
-// documents the archive leaves out.
+// layers lists the layers of the images of a package, each once, if they are tars. A package of docker-archives has none, and neither
+// has an image whose documents the archive leaves out.
 func layers(a *bundle.Archive, p bundle.PackageInfo) (list []layer, err error) {
 	layout, err := ocilayout.Open(a, path.Join(p.Dir(), "images"))
 	if errors.Is(err, bundle.ErrNoBase) {
@@ -43,7 +43,7 @@ func layers(a *bundle.Archive, p bundle.PackageInfo) (list []layer, err error) {
 			return nil, err
 		}
 		for _, l := range all {
-			if !seen[l.Path] {
+			if !seen[l.Path] && l.IsTar() {
 				seen[l.Path] = true
 				list = append(list, layer{role: role(l), name: l.Path, diff: l.DiffID.Encoded()})
 			}
@@ -142,7 +142,11 @@ func (m *maker) has(ctx context.Context, t target, l layer, now content) (_ bool
 	if m.taken[made.Path] { // another layer unpacks to the same
 		return false, nil
 	}
-	if made.Size, err = now.unpack(ctx, io.Discard); err != nil {
+	made.Size, err = now.unpack(ctx, io.Discard)
+	if errors.Is(err, errTooLarge) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	m.taken[made.Path] = true

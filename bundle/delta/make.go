@@ -149,11 +149,11 @@ func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
 	}
 	var sum sha256hex.Sum
 	n, err = io.Copy(io.MultiWriter(w, &sum), io.LimitReader(plain, largest+1))
+	if n > largest || errors.Is(err, compression.ErrWindow) {
+		return n, errTooLarge
+	}
 	if err != nil {
 		return n, err
-	}
-	if n > largest {
-		return n, errTooLarge
 	}
 	if got := sum.Digest(); got != c.plain.SHA256 {
 		return n, fmt.Errorf("it unpacks to sha256 %s, and its image's configuration has %s; the image cannot be loaded", got, c.plain.SHA256)
@@ -161,5 +161,5 @@ func (c content) unpack(ctx context.Context, w io.Writer) (n int64, err error) {
 	return n, nil
 }
 
-// errTooLarge reports a layer that is larger than its compressed form shows.
-var errTooLarge = fmt.Errorf("unpacks to more than %d bytes", int64(largest))
+// errTooLarge reports a layer that is larger than its compressed form shows, or takes too much memory to unpack.
+var errTooLarge = fmt.Errorf("unpacks to more than %d bytes, or with a window of more than %d", int64(largest), int64(bundle.MaxLayerWindow))

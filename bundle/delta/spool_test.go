@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
@@ -78,6 +79,52 @@ func TestSpoolLooksForSimilarFilesOnceAtATime(t *testing.T) {
 	}
 	close(resume)
 	if err := errors.Join(<-ended, look(packageOf(t, 2))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSetsShareMembers opens the patches of a bundle several times, as a server does that keeps plans.
+func TestSetsShareMembers(t *testing.T) {
+	e := earlier(t, opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{packageOf(t, 0)}})))
+	e.Spool = delta.NewSpool(t.TempDir())
+	second := []*bundle.Archive{packageOf(t, 1)}
+	makePatches := func() *delta.Set {
+		t.Helper()
+		set, err := e.Make(t.Context(), second, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	first, other := makePatches(), makePatches()
+	if len(first.Members) != 2 || !slices.Equal(first.Members, other.Members) {
+		t.Errorf("%d and %d members, which are not the same", len(first.Members), len(other.Members))
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	third := makePatches()
+	if !slices.Equal(third.Members, other.Members) {
+		t.Error("one of two sets was closed, and the other one has other members than a third")
+	}
+	closed := other.Members
+	if err := errors.Join(other.Close(), third.Close()); err != nil {
+		t.Fatal(err)
+	}
+	last := makePatches()
+	if slices.ContainsFunc(last.Members, func(m *bundle.Member) bool { return slices.Contains(closed, m) }) {
+		t.Error("a closed member is used")
+	}
+	for _, m := range last.Members {
+		r, err := m.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := last.Close(); err != nil {
 		t.Error(err)
 	}
 }

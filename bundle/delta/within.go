@@ -35,6 +35,7 @@ type candidate struct {
 	name    string       // the path in its package, or at the root
 	carried bundle.Entry // as the bundle has it without patches
 	lean    *bundle.Entry
+	root    bool // at the root, whose files are never left out
 	whole   bool // several packages have it, and a patch would replace one of them alone; or scripts need it whole
 	samples samples
 }
@@ -76,7 +77,7 @@ func candidates(b bundle.Bundle) (list []candidate, err error) {
 	for _, m := range b.Members {
 		e := m.Entry()
 		c := content{open: m.Open, entry: e, plain: bundle.Blob{SHA256: e.SHA256, Size: e.Size}}
-		list = append(list, candidate{content: c, name: e.Path, carried: e, whole: bundle.IsProgram(bundle.BinaryName, e.Path)})
+		list = append(list, candidate{content: c, name: e.Path, carried: e, root: true, whole: bundle.IsProgram(bundle.BinaryName, e.Path)})
 	}
 	for n, a := range b.Packages {
 		t := target{archive: a, info: a.Index.Packages[0]}
@@ -106,6 +107,7 @@ func candidates(b bundle.Bundle) (list []candidate, err error) {
 	}
 	list = slices.DeleteFunc(list, func(c candidate) bool {
 		_, had := b.Since.Left(c.entry, c.lean)
+		had = had && !c.root
 		_, made := b.Patched[c.name]
 		return had || made || c.layer == "" && c.entry.Encoding != bundle.Deflate || c.carried.Length < smallestWithin || max(c.plain.Size, c.entry.Size) > largest
 	})

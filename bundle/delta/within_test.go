@@ -177,6 +177,28 @@ func TestLinksToPatchedFilesArePatched(t *testing.T) {
 	}
 }
 
+// TestFilesAtRootStaySimilar adds to a bundle that has the same files at its root: no bundle leaves these out.
+func TestFilesAtRootStaySimilar(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	members, err := bundle.Render(t.Context(), []bundle.File{
+		bundle.BytesFile(bundle.BinaryName, 0o755, relative(0, 5)), bundle.BytesFile(bundle.PreflightName, 0o755, relative(0, 4)),
+	}, bundle.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bundle.Bundle{Packages: []*bundle.Archive{packageOf(t, 0)}, Members: members}
+	old := opened(t, bundleOf(t, b))
+	b.Since = earlier(t, old).Since
+	a := withBase(t, within(t, delta.NewSpool(t.TempDir()), b), old)
+	if e := entry(t, a, bundle.PreflightName); !e.Within() {
+		t.Errorf("%+v", e)
+	}
+	equalsWhole(t, a, b.Packages[0])
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestImpossiblePatchesWithinAreRefused(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	data := within(t, delta.NewSpool(t.TempDir()), bundle.Bundle{Packages: []*bundle.Archive{release(t, 0)}})

@@ -14,7 +14,7 @@ type layer struct {
 	diffID string
 }
 
-// layers lists the layers of the images in a folder, each once, if they are not lean yet.
+// layers lists the layers of the images in a folder, each once, if they are tars that are plain or compressed with gzip, and not lean yet.
 func layers(files []bundle.File, dir string) (list []layer, err error) {
 	layout, err := ocilayout.OfFiles(files, dir)
 	if err != nil {
@@ -31,17 +31,12 @@ func layers(files []bundle.File, dir string) (list []layer, err error) {
 		return nil, err
 	}
 	for _, l := range all {
-		if f, ok := plain[l.Path]; ok && isTar(l.Descriptor.MediaType) {
+		if f, ok := plain[l.Path]; ok && l.IsTar() && l.Descriptor.MediaType != ocispec.MediaTypeImageLayerZstd {
 			delete(plain, l.Path) // once
 			list = append(list, layer{f, l.DiffID.Encoded()})
 		}
 	}
 	return list, nil
-}
-
-// isTar reports whether a layer is a tar, plain or compressed with gzip.
-func isTar(mediaType string) bool {
-	return ociType(mediaType) == ocispec.MediaTypeImageLayer || ociType(mediaType) == ocispec.MediaTypeImageLayerGzip
 }
 
 // ociType returns the media type of OCI for one of Docker's, whose documents and layers are the same.

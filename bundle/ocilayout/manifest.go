@@ -229,6 +229,15 @@ type Layer struct {
 	Path       string             // in the archive, which may lack it
 }
 
+// IsTar reports whether the layer is a tar: plain, or compressed with gzip or zstd. An encrypted layer is not, and neither is an attestation.
+func (l Layer) IsTar() bool {
+	switch types.MediaType(l.Descriptor.MediaType) {
+	case types.OCIUncompressedLayer, types.OCILayer, types.OCILayerZStd, types.DockerUncompressedLayer, types.DockerLayer:
+		return true
+	}
+	return false
+}
+
 // Layers lists the layers of all images, as far as DiffIDs knows them. Layers that images share are listed for each.
 func (l *Layout) Layers() (list []Layer, err error) {
 	for _, image := range l.Images {

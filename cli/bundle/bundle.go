@@ -86,8 +86,8 @@ the first disk. 'sealift verify --media' checks parts.
 With --lean, the bundle has the layers of images compressed again, with zstd, and of similar programs, such as those of one
 Kubernetes, it has one whole and patches that make the others of it. It is smaller, and nodes need a sealift that
 knows this format, as the one in the bundle does, and space for the programs that patches make. Images keep their digests.
-The cache keeps the layers and patches, so that only the first bundle with a package takes longer. With the record of a cluster that has such layers, the bundle has them, too:
---lean=false makes it without them.`,
+The cache keeps the layers and patches, so that only the first bundle with a package takes longer. If the bundle of --since
+or the cluster of a record has such layers, the bundle has them, too: --lean=false makes it without them.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out cluster.tar.gz --lean
@@ -188,6 +188,9 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	if err != nil {
 		return p, err
 	}
+	if o.evidence && o.since == "" && runs.record != nil {
+		return p, app.UsageError("--evidence reads all files, and a bundle for the record of a cluster leaves out those that the cluster has: also name the bundle that is installed there, with --since")
+	}
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
 		return p, err
 	}
@@ -203,8 +206,12 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 			return p, err
 		}
 	}
-	if !o.plain && !o.lean && runs.lean() {
-		fmt.Fprintln(a.Err, "the cluster has layers that were compressed again, and the bundle gets such layers, too; with --lean=false it does not")
+	if !o.plain && !o.lean && had.since.Lean() {
+		who := "the cluster"
+		if o.since != "" {
+			who = "the earlier bundle"
+		}
+		fmt.Fprintln(a.Err, who, "has layers that were compressed again, and the bundle gets such layers, too; with --lean=false it does not")
 		o.lean = true
 	}
 	var layers *lean.Spool

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 
 	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
@@ -82,9 +81,4 @@ func (a commands) has(ctx context.Context, e *earlier, c cluster, from packages.
 		e.since = bundle.SinceInstalled(c.record.Bundle, same)
 	}
 	return nil
-}
-
-// lean reports whether the record says that the cluster has layers in their lean form.
-func (c cluster) lean() bool {
-	return c.record != nil && slices.ContainsFunc(c.record.Packages, func(p record.Package) bool { return len(p.Lean) > 0 })
 }

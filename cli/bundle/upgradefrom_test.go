@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,8 +251,9 @@ func TestBundleWithPatchesIsSmaller(t *testing.T) {
 	}
 }
 
-// TestBundleForLeanClusterIsLean has the records of a cluster with plain layers, and of one whose layers were compressed again.
-func TestBundleForLeanClusterIsLean(t *testing.T) {
+// TestUpdateOfLeanBundleIsLean has bundles with plain layers and with such that were compressed again, and the records of clusters that were
+// installed from them.
+func TestUpdateOfLeanBundleIsLean(t *testing.T) {
 	f := &factory{T: t, dir: t.TempDir()}
 	f.write("tool", []byte("#!/bin/sh\n"))
 	f.publish("kubernetes", "1.35.4", 1)
@@ -277,15 +279,17 @@ func TestBundleForLeanClusterIsLean(t *testing.T) {
 		{[]string{"--lean"}, []string{"--lean"}, bundle.FormatLean, false},
 	} {
 		older := f.bundle(append([]string{"-f", installer("1.35.4")}, row.cluster...)...)
-		made := f.bundle(append([]string{"-f", installer("1.36.3"), "--upgrade-from", f.recordOf(older, "1.35.4")}, row.flags...)...)
-		if noted := strings.Contains(f.err.String(), "--lean=false"); made.Index.Format != row.format || noted != row.noted {
-			t.Errorf("%v %v: format %s: %s", row.cluster, row.flags, made.Index.Format, &f.err)
-		}
-		if err := made.WithInstalled(node{older.Archive}); err != nil {
-			t.Fatal(err)
-		}
-		if err := made.Verify(t.Context()); err != nil {
-			t.Error(err)
+		for _, from := range [][]string{{"--upgrade-from", f.recordOf(older, "1.35.4")}, {"--since", older.file}} {
+			made := f.bundle(slices.Concat([]string{"-f", installer("1.36.3")}, from, row.flags)...)
+			if noted := strings.Contains(f.err.String(), "--lean=false"); made.Index.Format != row.format || noted != row.noted {
+				t.Errorf("%v %v %v: format %s: %s", row.cluster, from, row.flags, made.Index.Format, &f.err)
+			}
+			if err := made.WithInstalled(node{older.Archive}); err != nil {
+				t.Fatal(err)
+			}
+			if err := made.Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -308,6 +312,25 @@ func TestUpgradeFromUnusableRecordIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v", from, err)
 		}
 	}
+}
+
+// TestEvidenceNeedsFilesThatClusterHas asks for evidence of a bundle whose other files only the cluster has.
+func TestEvidenceNeedsFilesThatClusterHas(t *testing.T) {
+	f := &factory{T: t, dir: t.TempDir()}
+	f.write("tool", []byte("#!/bin/sh\n"))
+	f.publish("kubernetes", "1.35.4", 1)
+	f.publish("kubernetes", "1.36.3", 1)
+	f.publish("network", "0.26.7", 2)
+	older := f.bundle("-f", f.installer("1.35.4", "0.26.7"))
+	args := []string{"-f", f.installer("1.36.3", "0.26.7"), "--upgrade-from", f.recordOf(older, "1.35.4"), "--evidence"}
+	out := filepath.Join(f.dir, "x.tar.gz")
+	if err := f.try(append(args, "--out", out)...); err == nil || !strings.Contains(err.Error(), "with --since") {
+		t.Errorf("without the bundle that is installed: %v", err)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the bundle was written: %v", err)
+	}
+	f.bundle(append(args, "--since", older.file)...)
 }
 
 func TestUpgradeStepsAreIntermediateMinorVersions(t *testing.T) {

@@ -38,8 +38,11 @@ func Of(head []byte) Form {
 	return None
 }
 
+// ErrWindow reports a zstd frame with a larger window than the reader accepts.
+var ErrWindow = zstd.ErrWindowSizeExceeded
+
 // NewReader unpacks content with one thread: all members of gzip or frames of zstd. Content of another form is returned unchanged.
-// A zstd frame with a window of more than window bytes is an error, because the reader needs as much memory. Close does not close r.
+// A zstd frame with a window of more than window bytes is ErrWindow, because the reader needs as much memory. Close does not close r.
 func NewReader(r io.Reader, window uint64) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	head, err := in.Peek(Head)
