@@ -16,9 +16,13 @@ func TestBundledKubeletOverridesPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script, err := os.ReadFile(filepath.Join(addOn, "install.sh"))
-	if err != nil {
-		t.Fatal(err)
+	var script []byte
+	for _, file := range []string{"../hooks/hook/prelude/wait.sh", "../hooks/hook/prelude/packages.sh", filepath.Join(addOn, "install.sh")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script = append(append(script, text...), '\n')
 	}
 	const starts = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_CONFIG_ARGS\n"
 	const own = "kubelet.service.d/99-sealift.conf"
