@@ -51,7 +51,7 @@ expect() {
     fi
     cat <<-'EOF'
 	Sealift's programs are compiled first, then the lab makes what the world offers, then a host becomes a cluster.
-	On two processors with empty caches this takes about 14 minutes: 3 + 10 + 1. Later runs take two minutes.
+	On two processors with empty caches this takes about 12 minutes: 3 + 8 + 1. Later runs take two minutes.
 	EOF
 }
 
