@@ -70,8 +70,8 @@ func (n node) setsClock(t time.Time) {
 	n.must("date --utc --set @" + strconv.FormatInt(t.Unix(), 10))
 }
 
-// namesClock matches the output of commands that a wrong clock stops.
-var namesClock = regexp.MustCompile("clock|ended|expired")
+// namesClock matches the output of commands that a wrong clock stops, or of a status that names what it broke for a while.
+var namesClock = regexp.MustCompile("clock|ended|expired|not ready")
 
 const (
 	saves = "sealift snapshot save --key $(cat /var/tmp/snapshots.pub)"
