@@ -85,7 +85,7 @@ func (s *Server) refresh(ctx context.Context, id string, o store.Object) bool {
 	if s.options.Expire <= 0 || !idForm.MatchString(id) {
 		return false
 	}
-	if _, isExpirer := s.store.(store.Expirer); !isExpirer {
+	if _, isExpirer := store.As[store.Expirer](s.store); !isExpirer {
 		return false
 	}
 	if last, ok := s.used.get(id); ok && time.Since(last) < refreshEvery {
@@ -118,7 +118,7 @@ func (s *Server) sweeps(ctx context.Context) {
 // sweep removes unnamed Installers that were neither stored nor used for the time of Expire. In a store of an older server
 // the ages mean nothing, so nothing is removed until Expire has passed since the first start, or since sweeps began again.
 func (s *Server) sweep(ctx context.Context, now time.Time) error {
-	expirer, ok := s.store.(store.Expirer)
+	expirer, ok := store.As[store.Expirer](s.store)
 	if !ok || s.options.Expire <= 0 {
 		return nil
 	}

@@ -57,13 +57,18 @@ func TestStoreHasQuotaOfInstallers(t *testing.T) {
 	}
 }
 
+// decorated is a store as 'sealift serve' has it.
+type decorated struct{ store.Store }
+
+func (d decorated) Unwrap() store.Store { return d.Store }
+
 func TestUnusedInstallersExpire(t *testing.T) {
 	dir := t.TempDir()
 	packages := open(t, dir)
 	fill(t, packages)
 	const expire = 30 * 24 * time.Hour
 	start := func() (*server.Server, string) {
-		h := newServer(t, packages, func(o *server.Options) { o.Expire = expire })
+		h := newServer(t, decorated{packages}, func(o *server.Options) { o.Expire = expire })
 		front := httptest.NewServer(h)
 		t.Cleanup(front.Close)
 		return h, front.URL

@@ -21,6 +21,21 @@ type Expirer interface {
 	Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error)
 }
 
+// As returns the first store that is a T: s, or the one that s decorates and returns from Unwrap, and so on.
+func As[T any](s Store) (found T, ok bool) {
+	for s != nil {
+		if found, ok = s.(T); ok {
+			return found, true
+		}
+		decorator, decorates := s.(interface{ Unwrap() Store })
+		if !decorates {
+			break
+		}
+		s = decorator.Unwrap()
+	}
+	return found, false
+}
+
 // Expire implements Expirer.
 func (d dir) Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error) {
 	f, err := d.open()

@@ -331,6 +331,41 @@ func TestStoreImportsKurlPackages(t *testing.T) {
 	}
 }
 
+func TestArchiveThatIsNoPackageIsReadOnce(t *testing.T) {
+	inner, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := archive(t, entry{"packages/kubernetes/1.27.0/images/x.tar.gz", "x"})
+	if _, err := inner.Put(t.Context(), "kubernetes-1.27.0.tar.gz", store.Bytes(theirs)); err != nil {
+		t.Fatal(err)
+	}
+	count := &signed{Store: inner}
+	s := kurl.NewStore(count, t.TempDir())
+	for round := range 2 {
+		before := count.reads.Load()
+		if _, err := s.Get(t.Context(), "kubernetes-1.27.0.tar.gz"); !errors.Is(err, bundle.ErrForeign) || !strings.Contains(err.Error(), "has no add-on") {
+			t.Errorf("round %d: %v", round, err)
+		}
+		if read := count.reads.Load() - before; (read == 0) != (round == 1) {
+			t.Errorf("round %d: the store was read %d times", round, read)
+		}
+	}
+}
+
+func TestStoreOfKurlPackagesExpires(t *testing.T) {
+	inner, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := store.As[store.Expirer](kurl.NewStore(inner, t.TempDir())); !ok {
+		t.Error("a folder with packages of kURL does not remove old values")
+	}
+	if _, ok := store.As[store.Expirer](kurl.NewStore(struct{ store.Store }{inner}, t.TempDir())); ok {
+		t.Error("a store that cannot remove values says that it can")
+	}
+}
+
 // signed is a store that returns URLs and counts the bytes read from it.
 type signed struct {
 	store.Store

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/store"
 )
 
@@ -23,9 +24,10 @@ type Store struct {
 	dir  string
 	lock chan struct{} // held while importing: one import at a time uses the disk and the CPUs
 
-	mu   sync.Mutex
-	kept store.Store       // in dir, once it is needed
-	seen map[string]origin // by key
+	mu      sync.Mutex
+	kept    store.Store       // in dir, once it is needed
+	seen    map[string]origin // by key
+	refused map[string]error  // by digest: an archive that is no package now is none later
 }
 
 // origin describes one version of a value.
@@ -36,8 +38,11 @@ type origin struct {
 
 // NewStore decorates a store; dir is where the packages are kept that were made.
 func NewStore(s store.Store, dir string) *Store {
-	return &Store{Store: s, dir: dir, lock: make(chan struct{}, 1), seen: make(map[string]origin)}
+	return &Store{Store: s, dir: dir, lock: make(chan struct{}, 1), seen: make(map[string]origin), refused: make(map[string]error)}
 }
+
+// Unwrap returns the decorated store, for store.As.
+func (s *Store) Unwrap() store.Store { return s.Store }
 
 // Get opens a value. A package in another format than Sealift's is imported.
 func (s *Store) Get(ctx context.Context, key string) (store.Object, error) {
@@ -116,6 +121,9 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 	if made, err := kept.Get(ctx, name); err == nil {
 		return made, nil
 	}
+	if err := s.refusal(digest); err != nil {
+		return nil, err
+	}
 	select {
 	case s.lock <- struct{}{}:
 		defer func() { <-s.lock }()
@@ -125,7 +133,13 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 	if made, err := kept.Get(ctx, name); err == nil { // another process has just imported it
 		return made, nil
 	}
+	if err := s.refusal(digest); err != nil { // another request has just tried
+		return nil, err
+	}
 	result, err := Import(ctx, io.NewSectionReader(object, 0, object.Size()), Options{Dir: filepath.Join(s.dir, digest), Spool: s.dir})
+	if isRefusal(err) {
+		return nil, s.refuse(digest, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +148,38 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 			return kept.Get(ctx, name)
 		}
 	}
-	return nil, fmt.Errorf("it has %s %s instead", result.Packages[0].Name, result.Packages[0].Version)
+	return nil, s.refuse(digest, fmt.Errorf("it has %s %s instead", result.Packages[0].Name, result.Packages[0].Version))
+}
+
+// refusedError is about an archive of kURL's that is no package for Sealift. It is bundle.ErrForeign for callers.
+type refusedError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (e *refusedError) Is(target error) bool { return target == bundle.ErrForeign }
+
+// Unwrap returns the cause.
+func (e *refusedError) Unwrap() error { return e.error }
+
+// isRefusal reports whether the same bytes cannot be imported another time either.
+func isRefusal(err error) bool {
+	_, empty := errors.AsType[*NoAddOnError](err)
+	_, large := errors.AsType[*tooLargeError](err)
+	_, wrong := errors.AsType[diag.Errors](err)
+	return empty || large || wrong
+}
+
+// refuse notes that an archive is no package, so that nobody reads all of it again.
+func (s *Store) refuse(digest string, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[digest] = &refusedError{err}
+	return s.refused[digest]
+}
+
+func (s *Store) refusal(digest string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused[digest]
 }
 
 // keep opens the folder of the packages that were made. Most stores never need it.

@@ -191,7 +191,15 @@ func splitName(s string) (name, version string, ok bool) {
 
 // Get opens a package by its file name.
 func (s Source) Get(ctx context.Context, file string) (store.Object, error) {
-	return s.Store.Get(ctx, s.Key(file))
+	return s.get(ctx, s.Key(file))
+}
+
+func (s Source) get(ctx context.Context, key string) (store.Object, error) {
+	object, err := s.Store.Get(ctx, key)
+	if errors.Is(err, bundle.ErrForeign) { // an archive of kURL's that cannot be imported
+		return nil, &UnusableError{err.Error()}
+	}
+	return object, err
 }
 
 // Presign returns a temporary URL at which the store itself serves a package, or "" if the store cannot presign.
@@ -232,7 +240,7 @@ func (s Source) Trust(key string, archive *bundle.Archive) error {
 
 // Open opens a package for platforms, and refuses one that a bundle cannot have. The object, if there is one, is to be closed also after an error.
 func (s Source) Open(ctx context.Context, key string, wanted ...string) (store.Object, *bundle.Archive, error) {
-	object, err := s.Store.Get(ctx, key)
+	object, err := s.get(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -272,7 +272,7 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	expirer, ok := s.(store.Expirer)
+	expirer, ok := store.As[store.Expirer](s)
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", p.location, store.ErrReadOnly)
 	}
