@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/server"
+	"github.com/sealift/sealift/store"
 )
 
 // numbered are different Installers.

