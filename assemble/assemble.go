@@ -169,15 +169,15 @@ func (r Request) check(parts []part) error {
 }
 
 // PrepareSupplement plans an archive with only the named packages, each <name>-<version>, for a cluster that needs more
-// than its bundle has, for example the Kubernetes releases between two versions.
-func PrepareSupplement(ctx context.Context, from packages.Source, platforms, names []string) (_ *Plan, err error) {
+// than its bundle has, for example the Kubernetes releases between two versions. key signs its index; nil means no signature.
+func PrepareSupplement(ctx context.Context, from packages.Source, key *signature.Key, platforms, names []string) (_ *Plan, err error) {
 	p := &Plan{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	var b bundle.Bundle
+	b := bundle.Bundle{Key: key}
 	for _, name := range names {
 		at := place{from, from.Key(name + packages.Suffix)}
 		object, archive, err := from.Open(ctx, at.key, platforms...)

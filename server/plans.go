@@ -170,7 +170,7 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q planKey, v
 	made := &plan{}
 	o := p.server.options
 	if len(q.names) > 0 {
-		made.Plan, err = assemble.PrepareSupplement(p.ctx, packages, assemble.Platforms(o.Programs), q.names)
+		made.Plan, err = assemble.PrepareSupplement(p.ctx, packages, o.Key, assemble.Platforms(o.Programs), q.names)
 		return made, err
 	}
 	request := assemble.Request{Installer: &installer, Packages: packages, Programs: o.Programs, Commands: o.Commands, KeepPreflight: o.KeepPreflight, Key: o.Key}
