@@ -71,11 +71,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	var versions []string
-	for _, r := range releases.Of("kubernetes", releases.Shipped) {
-		versions = append(versions, "v"+r.Version)
-	}
-	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: upstream.Images(versions...), Downloads: upstream.Downloads(versions...), Progress: say}); err != nil {
+	if b.mirror, err = serve(ctx, releases.Current("kubernetes")); err != nil {
 		return err
 	}
 	b.registry = b.mirror.Registry()
@@ -84,6 +80,16 @@ func (b *bench) open(ctx context.Context) (err error) {
 	}
 	b.slow = b.proxy.address()
 	return b.versions(ctx)
+}
+
+// serve starts a mirror of what add-ons with these releases of Kubernetes need.
+func serve(ctx context.Context, kubernetes ...releases.Release) (*mirror.Mirror, error) {
+	var versions []string
+	for _, r := range kubernetes {
+		versions = append(versions, "v"+r.Version)
+	}
+	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	return mirror.Serve(ctx, mirror.Options{Images: upstream.Images(versions...), Downloads: upstream.Downloads(versions...), Progress: say})
 }
 
 func (b *bench) close() {

@@ -10,8 +10,6 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/sealift/sealift/internal/releases"
-	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // assembled is a case that makes a bundle of an Installer. Its first run, which fills the cache, is not measured.
@@ -42,13 +40,18 @@ func (b *bench) forms(ctx context.Context) ([]benchCase, error) {
 
 // additions are the ways to bring a release of Kubernetes to a cluster with an older one: whole files that changed, whose layers have
 // gzip, and patches of them.
-func (b *bench) additions(ctx context.Context, from, to string) ([]benchCase, error) {
-	containerd, flannel := demoAddOns()[0], demoAddOns()[2]
-	packages, err := b.catalogue(ctx, "kubernetes/"+from, "kubernetes/"+to, containerd, flannel)
+func (b *bench) additions(ctx context.Context, from, to releases.Release) (cases []benchCase, err error) {
+	m, err := serve(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
-	earlier, later, err := b.upgrade(ctx, packages, []string{"kubernetes/" + from, containerd, flannel}, []string{"kubernetes/" + to, containerd, flannel})
+	defer func() { err = errors.Join(err, m.Close()) }()
+	containerd, flannel := demoAddOns()[0], demoAddOns()[2]
+	packages, err := b.packagesOf(ctx, m, from.Folder(), to.Folder(), "addons/"+containerd, "addons/"+flannel)
+	if err != nil {
+		return nil, err
+	}
+	earlier, later, err := b.upgrade(ctx, packages, []string{"kubernetes/" + from.Version, containerd, flannel}, []string{"kubernetes/" + to.Version, containerd, flannel})
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +84,7 @@ func patchReleases() (from, to releases.Release) {
 
 // patchRelease brings the next patch release of Kubernetes to a cluster. The patches are made in each round, and applied.
 func (b *bench) patchRelease(ctx context.Context, from, to releases.Release) (cases []benchCase, err error) {
-	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
-	m, err := mirror.Serve(ctx, mirror.Options{Images: upstream.Images("v"+from.Version, "v"+to.Version), Downloads: upstream.Downloads("v"+from.Version, "v"+to.Version), Progress: say})
+	m, err := serve(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}

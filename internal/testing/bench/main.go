@@ -95,7 +95,7 @@ func (b *bench) tables(clusters int) []table {
 		b.compare("push: the images of the demo's bundle to an empty registry", b.pushes),
 		b.compare("carry: the demo's bundle; layers are compressed again before", b.forms),
 		b.compare("carry: Kubernetes "+newer.Version+" for a cluster with "+older.Version+"; patches are made before", func(ctx context.Context) ([]benchCase, error) {
-			return b.additions(ctx, older.Version, newer.Version)
+			return b.additions(ctx, older, newer)
 		}),
 		b.compare("carry: the patch release Kubernetes "+patched.Version+" for a cluster with "+unpatched.Version, func(ctx context.Context) ([]benchCase, error) {
 			return b.patchRelease(ctx, unpatched, patched)
