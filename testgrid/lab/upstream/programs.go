@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/sealift/sealift/internal/releases"
 )
 
@@ -120,10 +122,14 @@ func etcdModule(r releases.Release, folder, program string) Component {
 // coreDNS makes CoreDNS without the plugins that ask a cloud or tell one.
 func coreDNS(version string) Component {
 	const module = "github.com/coredns/coredns"
-	return goModule("coredns", version, GoModule{
-		Path: module, With: commonLibraries(), Commands: []GoCommand{{Name: "coredns"}},
+	m := GoModule{
+		Path: module, Commands: []GoCommand{{Name: "coredns"}},
 		Patches: []Patch{withoutImports(module, version, "core/plugin/zplugin.go", "plugin/azure", "plugin/clouddns", "plugin/route53", "plugin/trace")},
-	})
+	}
+	if semver.Compare(version, "v1.13") >= 0 { // older ones use a field that client-go no longer has
+		m.With = commonLibraries()
+	}
+	return goModule("coredns", version, m)
 }
 
 // kubernetes makes the seven commands of one release.
