@@ -72,13 +72,14 @@ func (p *pass) update(ctx context.Context, a *addOn) error {
 	if err := p.applyAndPrune(ctx, a); err != nil {
 		return err
 	}
-	if err := p.applied(ctx, a.Entry); err != nil {
-		return err
-	}
 	if a.Action == Update || a.Action == Adopt && a.Installed != nil && VersionOf(a.Installed.Version) != VersionOf(a.Entry.Version) {
 		if err := p.markNodes(ctx, a.Entry.NeedsRollingUpdate); err != nil {
 			return err
 		}
+	}
+	// After the nodes: an interrupted adoption is recognized by what the installer applied, and marks them again.
+	if err := p.applied(ctx, a.Entry); err != nil {
+		return err
 	}
 	return p.writeRecord(ctx, a.Entry)
 }

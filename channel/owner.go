@@ -82,7 +82,8 @@ func VersionOf(version *string) string {
 	return *version
 }
 
-// withOwners adds the owners of add-ons, and their earlier owners, to the channels' records. It sorts all by namespace and name.
+// withOwners adds the owners of add-ons, and their earlier owners, to the channels' records. It sorts all by namespace and name. An
+// adopted add-on whose first update did not succeed counts as the former owner's: that one's version is the one to compare with.
 func withOwners(found []Installed, owners []addon.Record) []Installed {
 	for _, r := range owners {
 		namespace, name := "", r.Name
@@ -101,6 +102,12 @@ func withOwners(found []Installed, owners []addon.Record) []Installed {
 			found = append(found, other)
 		} else if former, ok := r.Former(); ok && at >= 0 {
 			found[at].Former = strings.TrimSpace(former.Owner.String() + " " + former.Version)
+		} else if ok && r.Applied == former.Applied {
+			half := Installed{Namespace: namespace, Name: name, Owner: former.Owner.String()}
+			if former.Version != "" {
+				half.Version = &former.Version
+			}
+			found = append(found, half)
 		}
 	}
 	slices.SortFunc(found, func(a, b Installed) int {
@@ -131,6 +138,9 @@ func adoption(e Entry, other Installed, again []string) Decision {
 		d.Reason = d.Reason + "; " + why
 		if !replace {
 			d.Action, d.Reason = Keep, "it stays with the installer: "+why
+		}
+		if !replace && other.Namespace != "" {
+			d.Reason = fmt.Sprintf("its adoption has begun and is not finished: %s; 'sealift channel release %s' returns it to the installer", why, own)
 		}
 	}
 	return d

@@ -27,6 +27,7 @@ func TestOwners(t *testing.T) {
 	p := newPlayground(t)
 	p.in("adopted, raised, given back, adopted again", testAdoption)
 	p.in("killed at any write", testKills)
+	p.in("an adoption that has failed stays one", testFailedAdoption)
 	p.in("a stranger's object stays a stranger's", testStrangers)
 	p.in("one name in two namespaces is two add-ons", testNamesakes)
 	p.in("only what was adopted is given back", testNobodyToGiveBackTo)
@@ -234,7 +235,8 @@ func (m *killableProcess) until(ctx context.Context, write int32, effect bool, w
 }
 
 func testKills(p *playground) {
-	entries := p.entries(add{"name: lamp, version: 1.1.0", lights("lamp", "1.1.0", "a", "b", "c")})
+	marked := p.node("killed")
+	entries := p.entries(add{"name: lamp, version: 1.1.0, needsRollingUpdate: all", lights("lamp", "1.1.0", "a", "b", "c")})
 	adopt := func(ctx context.Context, c *Cluster) error {
 		plan, err := c.Plan(ctx, entries, "lamp")
 		if err != nil {
@@ -266,6 +268,9 @@ func testKills(p *playground) {
 			}
 			if err := step.run(p.Context(), p.cluster); err != nil {
 				p.Fatalf("%s and repeated: %v", when, err)
+			}
+			if adopted := step.name == "adopt"; marked() != adopted {
+				p.Errorf("%s and repeated: the node is marked: %v", when, !adopted)
 			}
 			p.wantLights(when+" and repeated", "lamp", map[string]string{"a": step.want, "b": step.want, "c": step.want})
 			if r := p.owner("lamp"); r.Moving != "" || r.Owner.Kind == addon.ChannelKind != (step.name == "adopt") {

@@ -90,14 +90,18 @@ func NewPlan(entries []Entry, gitVersion string, records []Installed, adopt ...s
 	known, others := make(map[string]Record, len(records)), map[string]Installed{}
 	for _, r := range records {
 		if r.Owner != "" {
-			others[r.Name] = r
+			others[r.Namespace+":"+r.Name] = r
 		} else {
 			known[r.Namespace+":"+r.Name] = r.Record
 		}
 	}
 	for _, e := range selected {
 		d := decide(e, known)
-		if other, owned := others[e.Name]; owned {
+		other, owned := others[e.Namespace+":"+e.Name] // its adoption has begun
+		if !owned {
+			other, owned = others[":"+e.Name]
+		}
+		if owned {
 			d = adoption(e, other, adopt)
 		}
 		plan.Addons = append(plan.Addons, d)

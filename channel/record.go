@@ -27,7 +27,7 @@ func (e Entry) record() Record {
 
 // Installed is the record of one add-on and where it was found.
 type Installed struct {
-	Namespace string `json:"namespace"` // empty where no channel has installed it
+	Namespace string `json:"namespace"` // empty where no channel has installed it or begun to adopt it
 	Name      string `json:"name"`
 	Record
 	Owner    string `json:"owner,omitempty"`    // who applies it, if not a channel

@@ -177,6 +177,7 @@ func TestEngine(t *testing.T) {
 	s.in("a hook of version v0 gets names", testV0)
 	s.in("a rate limit joins events", testRate)
 	s.in("a removed hook does not wait for its rate", testRateOfARemoved)
+	s.in("a review whose turn comes too late has no answer", testRateOfReviews)
 	s.in("an owner gives hooks more to read and takes their answers", testOwner)
 	s.in("a hook watches pods", testPods)
 	s.in("a hook copies secrets", testSecretCopier)

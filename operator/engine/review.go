@@ -42,8 +42,8 @@ func (h *Hook) needsSnapshots() bool {
 // review runs a hook for one review, and applies its metrics and object patches.
 func (e *Engine) review(ctx context.Context, h *Hook, c binding.Context) ([]byte, error) {
 	if h.limit != nil {
-		if err := h.limit.Wait(ctx); err != nil {
-			return nil, err
+		if err := h.limit.Wait(ctx); err != nil { // at once, if its turn comes after the end of ctx
+			return nil, fmt.Errorf("%w: settings.executionMinInterval: %w", webhook.ErrNoTime, err)
 		}
 	}
 	if err := h.await(ctx, c.Include); err != nil {

@@ -228,8 +228,9 @@ func (o *Operator) patchConfig(ctx context.Context, key string, operations []val
 // patched returns the ConfigMap's data after a patch, or nil if the patch changes nothing, and the resulting active configuration.
 func (o *Operator) patched(live map[string]string, key string, rest []values.Operation, flags map[string]*bool,
 ) (data map[string]string, config values.Config, err error) {
+	apart := separateFlag(live, key)
 	var was any
-	if err := yaml.Unmarshal([]byte(live[key]), &was); err != nil {
+	if err := yaml.Unmarshal([]byte(apart[key]), &was); err != nil {
 		return nil, config, fmt.Errorf("ConfigMap key %s: not YAML: %w", key, err)
 	}
 	was = orEmpty(was)
@@ -247,6 +248,7 @@ func (o *Operator) patched(live map[string]string, key string, rest []values.Ope
 		if err != nil {
 			return nil, config, err
 		}
+		data = apart
 		data[key] = string(text)
 		if err := setSection(&config, key, was, rest, result[key]); err != nil {
 			return nil, config, err
@@ -259,6 +261,7 @@ func (o *Operator) patched(live map[string]string, key string, rest []values.Ope
 		m := config.Modules[name]
 		m.Enabled = flag
 		config.Modules[name] = m
+		data = separateFlag(data, name)
 		if delete(data, name+values.EnabledSuffix); flag != nil {
 			data[name+values.EnabledSuffix] = strconv.FormatBool(*flag)
 		}
@@ -267,6 +270,25 @@ func (o *Operator) patched(live map[string]string, key string, rest []values.Ope
 		return nil, config, nil
 	}
 	return data, config, nil
+}
+
+// separateFlag copies the ConfigMap's data. If the section of a module is a bare boolean, its flag gets its own key: a section
+// cannot be added to a boolean, and a flag with another value would disagree with it.
+func separateFlag(data map[string]string, name string) map[string]string {
+	apart := maps.Clone(data)
+	if apart == nil {
+		apart = map[string]string{}
+	}
+	alone, err := values.ReadConfig(map[string]string{name: data[name]})
+	flag := alone.Modules[name].Enabled
+	if err != nil || flag == nil {
+		return apart
+	}
+	delete(apart, name)
+	if _, set := apart[name+values.EnabledSuffix]; !set {
+		apart[name+values.EnabledSuffix] = strconv.FormatBool(*flag)
+	}
+	return apart
 }
 
 func clone(c values.Config) values.Config {

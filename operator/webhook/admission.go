@@ -58,7 +58,7 @@ func (s *Server) admit(w http.ResponseWriter, req *http.Request, body []byte) {
 	ctx, cancel := context.WithTimeoutCause(req.Context(), limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
 	response := s.judge(ctx, a, r)
-	if ctx.Err() != nil { // The API server may still wait. Without a response it applies the failure policy.
+	if response == nil || ctx.Err() != nil { // The API server may still wait. Without a response it applies the failure policy.
 		http.Error(w, "the hook did not answer in time", http.StatusGatewayTimeout)
 		return
 	}
@@ -66,7 +66,7 @@ func (s *Server) admit(w http.ResponseWriter, req *http.Request, body []byte) {
 	r.answer(w, response)
 }
 
-// judge asks the hook. There is no response if ctx has ended.
+// judge asks the hook. There is no response if ctx has ended, or if the hook cannot answer before.
 func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv1.AdmissionResponse {
 	request, err := r.forHook()
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv
 	}
 	b := a.binding
 	written, err := a.hook.Run(ctx, binding.Context{Type: a.kind, Binding: b.Name, Group: b.Group, Include: b.Include, Review: request})
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, ErrNoTime) {
 		s.log.ErrorContext(ctx, "the failure policy decides on a request because its hook did not answer in time", "webhook", b.Name, "hook", a.hook.Name, "error", err)
 		return nil
 	}

@@ -91,10 +91,13 @@ func (e *endpoint) sweep(ctx context.Context) {
 	if poll.Until(ctx, lookTime, nil, func(context.Context) (bool, error) { return e.server.leads(), nil }) != nil {
 		return
 	}
-	if e.Address() != "" {
+	if e.needed.Load() || e.Address() != "" {
 		return // hooks with webhooks were added
 	}
 	for _, o := range e.objects(nil) {
+		if o.with == nil || len(o.webhooks) > 0 {
+			continue // they were added just now, and are not served yet
+		}
 		if err := e.writeOne(ctx, o); err != nil {
 			e.server.log.DebugContext(ctx, "webhooks of an earlier run cannot be looked for", "object", o.ref.String(), "error", err)
 		}

@@ -26,9 +26,13 @@ type Hook struct {
 	Name   string
 	Config *binding.Config
 	// Run runs the hook for one review and returns its response: $ADMISSION_RESPONSE_PATH, or $CONVERSION_RESPONSE_PATH for a
-	// conversion. It is called by many goroutines. When ctx ends, the hook must end.
+	// conversion. It is called by many goroutines. When ctx ends, the hook must end. If it cannot answer before that, the error may be
+	// ErrNoTime at once.
 	Run func(ctx context.Context, c binding.Context) (answer []byte, err error)
 }
+
+// ErrNoTime is the error of a hook that cannot answer in time. It counts as one that did not: the failure policy decides.
+var ErrNoTime = errors.New("it cannot answer in time")
 
 // Options of a Server.
 type Options struct {
