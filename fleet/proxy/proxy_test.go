@@ -32,6 +32,7 @@ func TestProxies(t *testing.T) {
 		"repository":  testRepository,
 		"once":        testInstallOnce,
 		"foreign":     testForeign,
+		"taken":       testTaken,
 		"killed":      testKilled,
 		"progressive": testProgressive,
 		"unreachable": testUnreachable,

@@ -289,7 +289,7 @@ func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
 		}
 		return a.unavailable(ctx, reason, err, also...)
 	}
-	if has.Status != "" && !chartplan.Foreign(*a.hrp, has) {
+	if has.Status != "" && chartplan.Owns(*a.hrp, has) {
 		if err := a.provider.Remove(ctx, t); err != nil {
 			return a.failed(ctx, removalFails, err)
 		}
