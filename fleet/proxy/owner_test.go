@@ -3,6 +3,11 @@ package proxy_test
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/sealift/sealift/fleet/chartplan"
 	"github.com/sealift/sealift/helm/release"
 )
@@ -46,5 +51,22 @@ func testTaken(r *room) {
 	r.remove("new")
 	if d := r.data("web"); d != nil {
 		r.t.Errorf("its owner is deleted, and the release is there: %v", d)
+	}
+}
+
+// testOnceWithoutChart loses the way to a chart that was installed once, at no version.
+func testOnceWithoutChart(r *room) {
+	r.cluster("one", "")
+	r.proxy("web", "", "clusterSelector: {}, releaseName: web, reconcileStrategy: InstallOnce, repoURL: \""+r.registry+"\"")
+	hrp := r.want("one", "Ready", "True")
+	r.must(r.Delete(r.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull", Namespace: r.namespace}}))
+	r.must(r.Patch(r.t.Context(), &hrp, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"values": "text: changed"}}`))))
+	r.eventually("the release was looked at again", func() (bool, string) {
+		h := r.hrps()["one"]
+		return h.Status.ObservedGeneration == hrp.Generation && hrp.Generation == h.Generation, fmt.Sprintf("%d %+v", h.Generation, h.Status)
+	})
+	r.want("one", "Ready", "True")
+	if d := r.data("web"); d["version"] != "1.1.0" || d["text"] != "none" {
+		r.t.Errorf("the cluster has %v", d)
 	}
 }

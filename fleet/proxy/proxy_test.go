@@ -31,6 +31,7 @@ func TestProxies(t *testing.T) {
 		"life":        testLife,
 		"repository":  testRepository,
 		"once":        testInstallOnce,
+		"bereft":      testOnceWithoutChart,
 		"foreign":     testForeign,
 		"taken":       testTaken,
 		"killed":      testKilled,
