@@ -86,6 +86,9 @@ func (h Hub) Pack(ctx context.Context, p Pack) (out Packed, err error) {
 	if err := h.Get(ctx, types.NamespacedName{Name: p.Cluster}, &cluster); err != nil {
 		return out, fmt.Errorf("read cluster %s: %w; 'sealift fleet clusters' lists those that joined", p.Cluster, err)
 	}
+	if !cluster.Spec.HubAcceptsClient {
+		return out, fmt.Errorf("the hub does not accept cluster %s, and signs nothing for it: set spec.hubAcceptsClient of its ManagedCluster", p.Cluster)
+	}
 	key, err := h.Ledger.Key(ctx)
 	if err != nil {
 		return out, err

@@ -266,6 +266,41 @@ func TestForeignReleasesAreFoundByOwner(t *testing.T) {
 	}
 }
 
+// TestOwnReleasesAreFound is about releases of proxies that may take others over: they own only what they have taken.
+func TestOwnReleasesAreFound(t *testing.T) {
+	_, r, _ := proxy()
+	r.Spec.Options.TakeOwnership = true
+	ours, installed := chartplan.Owner(r), map[string]string{caaph.Installed: "true"}
+	for name, test := range map[string]struct {
+		owner       string
+		annotations map[string]string
+		revision    int
+		owns        bool
+		do          chartplan.Operation // with the wanted version and values
+	}{
+		"of somebody, never taken over":  {"", nil, 0, false, chartplan.Upgrade},
+		"of another, never taken over":   {"x", nil, 0, false, chartplan.Upgrade},
+		"taken over":                     {ours, installed, 2, true, chartplan.None},
+		"taken over, hub killed":         {ours, nil, 0, true, chartplan.None},
+		"taken over by another since":    {"x", installed, 2, false, chartplan.None},
+		"upstream's":                     {"", installed, 1, true, chartplan.None},
+		"upstream's, without annotation": {"", nil, 1, true, chartplan.None},
+	} {
+		r := *r.DeepCopyObject().(*caaph.HelmReleaseProxy)
+		r.Annotations, r.Status.Revision = test.annotations, test.revision
+		has := chartplan.Installed{Status: "deployed", Version: "1", Values: r.Spec.Values, Owner: test.owner}
+		if chartplan.Foreign(r, has) {
+			t.Errorf("%s: it may not be taken over", name)
+		}
+		if got := chartplan.Owns(r, has); got != test.owns {
+			t.Errorf("%s: owns is %v", name, got)
+		}
+		if got, err := chartplan.Operate(r, has, "1"); err != nil || got != test.do {
+			t.Errorf("%s: got %s, want %s: %v", name, got, test.do, err)
+		}
+	}
+}
+
 func TestNamesOfReleases(t *testing.T) {
 	_, r, _ := proxy()
 	r.UID, r.Spec.ReleaseName = "1", ""

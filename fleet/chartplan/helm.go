@@ -41,16 +41,19 @@ func Owner(r caaph.HelmReleaseProxy) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Foreign reports whether a release has another owner, and must be left alone (C-23). One without an owner belongs to the proxy
-// if upstream installed it for this proxy. TakeOwnership takes a release over.
+// Foreign reports whether a release has another owner, and must be left alone (C-23). TakeOwnership takes a release over.
 func Foreign(r caaph.HelmReleaseProxy, has Installed) bool {
-	switch {
-	case has.Status == "", has.Status == "uninstalled", has.Owner == Owner(r), r.Spec.Options.TakeOwnership:
-		return false
-	case has.Owner != "":
-		return true
+	return has.Status != "" && has.Status != "uninstalled" && !r.Spec.Options.TakeOwnership && !Owns(r, has)
+}
+
+// Owns reports whether a release is the proxy's, so that it goes with the proxy. One without an owner is the proxy's if upstream installed
+// it for this proxy. TakeOwnership does not count: another proxy may have taken the release over since, and one that was never
+// installed has taken nothing over.
+func Owns(r caaph.HelmReleaseProxy, has Installed) bool {
+	if has.Owner != "" {
+		return has.Owner == Owner(r)
 	}
-	return r.Annotations[caaph.Installed] != "true" && r.Status.Revision == 0
+	return r.Annotations[caaph.Installed] == "true" || r.Status.Revision != 0
 }
 
 // Name returns the name of the release. If the proxy names none, it is made of the chart's name and the proxy's UID, so
@@ -90,6 +93,9 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 	case strings.HasPrefix(has.Status, "pending-"):
 		return Recover, nil
 	case has.Status == "failed", !sameVersion(has.Version, version):
+		return Upgrade, nil
+	case r.Spec.Options.TakeOwnership && !Owns(r, has) && r.Annotations[caaph.Installed] != "true":
+		// an upgrade records the new owner, once: two proxies that want the release do not fight
 		return Upgrade, nil
 	}
 	same, err := sameValues(has.Values, r.Spec)

@@ -95,12 +95,10 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	warnings, err := r.install(ctx, f)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	// a cluster on which the add-on cannot be installed, such as one whose namespace is being deleted, holds up no other
+	warnings, failed := r.install(ctx, f)
 	again, err := r.configure(ctx, f, warnings)
-	return reconcile.Result{RequeueAfter: again}, err
+	return reconcile.Result{RequeueAfter: again}, errors.Join(failed, err)
 }
 
 // removed deletes the objects of a deleted add-on on clusters (O-9). The API server's garbage collector does so too, but knows
@@ -125,7 +123,7 @@ func (r *addOns) removed(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// install creates, changes and deletes ManagedClusterAddOns.
+// install creates, changes and deletes ManagedClusterAddOns. A cluster that fails does not stop the others; the error joins all failures.
 func (r *addOns) install(ctx context.Context, f *inventory.AddOn) (warnings []string, err error) {
 	var clusters []install.Cluster
 	for _, cluster := range f.Clusters {
@@ -141,10 +139,15 @@ func (r *addOns) install(ctx context.Context, f *inventory.AddOn) (warnings []st
 	changes, warnings := install.Decide(f.Install(), clusters, installed)
 	var group errgroup.Group
 	group.SetLimit(r.Concurrency)
-	for _, change := range changes {
-		group.Go(func() error { return r.change(ctx, f.ClusterManagementAddOn, change, at[change.Cluster]) })
+	failed := make([]error, len(changes))
+	for i, change := range changes {
+		group.Go(func() error {
+			failed[i] = r.change(ctx, f.ClusterManagementAddOn, change, at[change.Cluster])
+			return nil
+		})
 	}
-	return warnings, group.Wait()
+	_ = group.Wait() // the errors are in failed
+	return warnings, errors.Join(failed...)
 }
 
 // installedAt returns an add-on by the clusters that it is installed on.
@@ -174,12 +177,12 @@ func (r *addOns) change(ctx context.Context, addOn *ocm.ClusterManagementAddOn, 
 		a.Spec.InstallNamespace = ocm.DefaultInstallNamespace
 		err := r.Create(ctx, a)
 		switch {
-		case apierrors.IsAlreadyExists(err): // the cache does not have it yet
+		case err == nil, apierrors.IsAlreadyExists(err): // the cache does not have it yet
 			return nil
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("install %s on cluster %s: its namespace does not exist yet: %w", addOn.Name, change.Cluster, err)
 		}
-		return err
+		return fmt.Errorf("install %s on cluster %s: %w", addOn.Name, change.Cluster, err)
 	case install.Delete:
 		return client.IgnoreNotFound(r.Delete(ctx, a))
 	}

@@ -58,7 +58,12 @@ func (c *controllers) certify(ctx context.Context, req reconcile.Request) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if cma.Name == "" || a.Name == "" || !known || len(a.Status.ConfigReferences) == 0 {
+	member, err := c.cluster(ctx, cluster)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	accepted := member != nil && member.Spec.HubAcceptsClient
+	if !accepted || cma.Name == "" || a.Name == "" || !known || len(a.Status.ConfigReferences) == 0 {
 		if c.now().Sub(csr.CreationTimestamp.Time) > cacheTimeout {
 			return reconcile.Result{}, nil
 		}

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/registration"
 )
 
 const (
@@ -109,6 +111,11 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	if !cluster.Spec.HubAcceptsClient {
+		if err := c.lockOut(ctx, cluster.Name); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	after := copyOf(&cluster)
 	var again time.Duration
 	if c.accept(after) {
@@ -140,7 +147,8 @@ func (c *controllers) reconcileCluster(ctx context.Context, req reconcile.Reques
 }
 
 // accept sets condition HubAcceptedManagedCluster, and reports whether the cluster was ever accepted. One that was not has no namespace and
-// sends no heartbeats. It gets the taint, so that no placement selects it.
+// sends no heartbeats. No placement selects a cluster that is not accepted (observe), its works get no seals (sealWork), and its add-ons no
+// certificates and no rights (certify, register).
 func (c *controllers) accept(cluster *ocm.ManagedCluster) bool {
 	known := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Accepted) != nil
 	switch {
@@ -152,6 +160,23 @@ func (c *controllers) accept(cluster *ocm.ManagedCluster) bool {
 		return false
 	}
 	return true
+}
+
+// lockOut takes the rights in its namespace from the agent of a cluster that the hub does not accept. The hub cannot give them back: the API
+// server lets nobody bind a role without holding its rights. Joining the cluster again does. The binding is read before the
+// cluster, so one that was made after the cluster was accepted again stays.
+func (c *controllers) lockOut(ctx context.Context, name string) error {
+	var binding rbacv1.RoleBinding
+	err := c.direct.Get(ctx, types.NamespacedName{Namespace: name, Name: registration.Account}, &binding)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	var cluster ocm.ManagedCluster
+	if err := c.direct.Get(ctx, types.NamespacedName{Name: name}, &cluster); err != nil || cluster.Spec.HubAcceptsClient {
+		return client.IgnoreNotFound(err)
+	}
+	c.log.InfoContext(ctx, "the agent of a cluster that is not accepted loses its rights", "cluster", name)
+	return client.IgnoreNotFound(c.Delete(ctx, &binding, client.Preconditions{UID: &binding.UID}))
 }
 
 // dropFinalizers removes the finalizers that a hub of Open Cluster Management set on a cluster. Nobody else does when that hub is gone.
@@ -212,10 +237,13 @@ func (c *controllers) compareClocks(cluster *ocm.ManagedCluster, last renewal, l
 		"The clock of hub and agent is out of sync. Set the clock of the cluster; the hub's signatures may be refused there until then.")
 }
 
-// taint keeps placements from selecting an unreachable cluster, unless it is an occasional one.
+// taint marks a cluster that no placement should select: one that is not accepted, and one that is unreachable, unless it is an
+// occasional one.
 func (c *controllers) taint(cluster *ocm.ManagedCluster) {
 	want := ""
 	switch state := meta.FindStatusCondition(cluster.Status.Conditions, inventory.Available); {
+	case !cluster.Spec.HubAcceptsClient:
+		want = unreachable
 	case inventory.IsOccasional(cluster):
 	case state == nil || state.Status == metav1.ConditionUnknown:
 		want = unreachable

@@ -111,6 +111,11 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 		}
 	}
 	r.pending.done(req.NamespacedName)
+	if !p.gone && !p.cluster.Spec.HubAcceptsClient { // also while the add-on waits for its hooks
+		if err := r.revoke(ctx, p.addOn, nil); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	if !p.addOn.DeletionTimestamp.IsZero() {
 		return r.remove(ctx, p)
 	}

@@ -48,9 +48,11 @@ func (c *controllers) observe(ctx context.Context, p *ocm.Placement) (*choice, e
 	}
 	bound := placement.Bound(p.Namespace, s.bindings.Items, s.sets.Items)
 	eligible := placement.Eligible(bound, p.Spec.ClusterSets)
-	clusters := make([]*ocm.ManagedCluster, len(s.clusters.Items))
+	var clusters []*ocm.ManagedCluster
 	for i := range s.clusters.Items {
-		clusters[i] = &s.clusters.Items[i]
+		if s.clusters.Items[i].Spec.HubAcceptsClient { // a placement may tolerate all taints
+			clusters = append(clusters, &s.clusters.Items[i])
+		}
 	}
 	s.candidates, err = placement.Candidates(eligible, s.sets.Items, clusters)
 	s.counts = placement.Counts{InSpec: p.Spec.ClusterSets, Eligible: eligible, Bindings: len(bound), Available: len(s.candidates)}

@@ -21,6 +21,10 @@ import (
 // RegistrationApplied (O-35, X-30).
 func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	a := p.addOn
+	if !p.cluster.Spec.HubAcceptsClient {
+		r.set(&a.Status.Conditions, "RegistrationApplied", "False", "ClusterNotAccepted", "The hub does not accept the cluster: its agents have no rights on the hub")
+		return nil // Reconcile has revoked them
+	}
 	wanted, known, err := r.registrations(ctx, a)
 	if err != nil || !known {
 		return err // render says why

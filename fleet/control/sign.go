@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -91,9 +92,16 @@ func (c *controllers) signatures() error {
 		For(&ocm.ManifestWork{}).
 		Watches(&ocm.ManagedCluster{}, soon(func(ctx context.Context, o client.Object) []reconcile.Request { // seal.ContinueAfter
 			return every[ocm.ManifestWork](c.Client, client.InNamespace(o.GetName()))(ctx, o)
-		}), builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
+		}), builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, acceptanceChanged)))
 	return c.sharded(b, reconcile.Func(c.signOne), every[ocm.ManifestWork](c.Client))
 }
+
+// acceptanceChanged passes updates of a ManagedCluster that is accepted now and was not, or the other way round.
+var acceptanceChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*ocm.ManagedCluster)
+	after, _ := e.ObjectNew.(*ocm.ManagedCluster)
+	return ok && after != nil && before.Spec.HubAcceptsClient != after.Spec.HubAcceptsClient
+}}
 
 // signOne signs one work, if it needs that.
 func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -116,7 +124,8 @@ func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (recon
 	return result, client.IgnoreNotFound(c.patchWork(ctx, &work, after))
 }
 
-// sealWork gives a work the seal for its content or its deletion. A seal that is good stays.
+// sealWork gives a work the seal for its content or its deletion. A seal that is good stays. A cluster that is not accepted gets none;
+// its works get theirs once it is.
 func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) error {
 	digest, err := seal.Digest(work.Spec)
 	if err != nil {
@@ -128,6 +137,9 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	gone := apierrors.IsNotFound(err) && deleted // its agent waits for the seal
 	if err != nil && !gone {
 		return client.IgnoreNotFound(err) // the namespace belongs to no cluster
+	}
+	if !gone && !cluster.Spec.HubAcceptsClient {
+		return nil
 	}
 	floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
 	had, err := seal.Read(work.Annotations[seal.Annotation])

@@ -6,6 +6,7 @@ package join
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -67,7 +68,7 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	}
 	known, err := c.keep(ctx, hub)
 	if err != nil {
-		return nil, fmt.Errorf("join cluster %s: %w; does a hub run? 'sealift fleet hub' installs the kinds", c.Name, err)
+		return nil, fmt.Errorf("join cluster %s: %w", c.Name, err)
 	}
 	if err := c.ownNamespace(ctx, hub, known); err != nil {
 		return nil, err
@@ -102,10 +103,14 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) (known bool, err error) {
 	live, err := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters")).Get(ctx, c.Name, metav1.GetOptions{})
 	if client.IgnoreNotFound(err) != nil {
-		return false, err
+		return false, fmt.Errorf("%w; does a hub run? 'sealift fleet hub' installs the kinds", err)
 	}
 	labels, annotations := make(map[string]string), make(map[string]string)
 	if err == nil {
+		// somebody denied the cluster: a new token must not give its agent its rights back
+		if accepted, found, _ := unstructured.NestedBool(live.Object, "spec", "hubAcceptsClient"); found && !accepted {
+			return false, errors.New("the hub does not accept it: set spec.hubAcceptsClient of its ManagedCluster to true, then join it again")
+		}
 		ours, err := kube.Owned(live, kube.Manager)
 		if err != nil {
 			return false, err

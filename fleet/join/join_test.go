@@ -1,12 +1,14 @@
 package join_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,6 +50,37 @@ func TestRejoinKeepsOtherFields(t *testing.T) {
 	}
 	if keys[0] == "" || keys[0] == keys[1] {
 		t.Errorf("the keys of the agent are %q", keys)
+	}
+}
+
+// TestDeniedClusterIsNotJoined joins a cluster that the hub accepts no more, and then does again.
+func TestDeniedClusterIsNotJoined(t *testing.T) {
+	t.Parallel()
+	hub, err := kube.Connect(controlplane.ForTest(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hubsetup.Define(t, hub)
+	clusters := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters"))
+	bindings := hub.Dynamic().Resource(rbacv1.SchemeGroupVersion.WithResource("rolebindings")).Namespace("oslo")
+	if _, err := join.Hub(t.Context(), hub, join.Cluster{Name: "oslo"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, accepted := range []bool{false, true} {
+		patch := fmt.Appendf(nil, `{"spec": {"hubAcceptsClient": %v}}`, accepted)
+		if _, err := clusters.Patch(t.Context(), "oslo", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-patch"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := bindings.Delete(t.Context(), registration.Account, metav1.DeleteOptions{}); !accepted && err != nil { // as the hub does
+			t.Fatal(err)
+		}
+		_, err := join.Hub(t.Context(), hub, join.Cluster{Name: "oslo"})
+		if (err == nil) != accepted || err != nil && !strings.Contains(err.Error(), "join cluster oslo: the hub does not accept it: set spec.hubAcceptsClient") {
+			t.Errorf("accepted %v: %v", accepted, err)
+		}
+		if _, err := bindings.Get(t.Context(), registration.Account, metav1.GetOptions{}); (err == nil) != accepted {
+			t.Errorf("accepted %v: the binding of its agent: %v", accepted, err)
+		}
 	}
 }
 

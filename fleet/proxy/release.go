@@ -138,11 +138,13 @@ func (a *attempt) keep(ctx context.Context) error {
 	if err != nil {
 		return a.unavailable(ctx, reason, err)
 	}
-	if t.Access, reason, err = a.access(ctx); err != nil {
-		return a.unavailable(ctx, reason, err)
-	}
-	if t.Mirrors, err = a.mirrors(); err != nil {
-		return a.failed(ctx, operationFails, fmt.Errorf("cluster %s: %w", a.hrp.Spec.ClusterRef.Name, err))
+	if !once(a.hrp) { // a release that is left alone needs no chart, whose repository may be gone
+		if t.Access, reason, err = a.access(ctx); err != nil {
+			return a.unavailable(ctx, reason, err)
+		}
+		if t.Mirrors, err = a.mirrors(); err != nil {
+			return a.failed(ctx, operationFails, fmt.Errorf("cluster %s: %w", a.hrp.Spec.ClusterRef.Name, err))
+		}
 	}
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	has, err := a.provider.Read(asking, t)
@@ -175,12 +177,15 @@ func (a *attempt) foreign(ctx context.Context, t Target) error {
 
 // needs returns what the release needs.
 func (a *attempt) needs(ctx context.Context, t Target, has chartplan.Installed) (chartplan.Operation, error) {
+	if once(a.hrp) {
+		return chartplan.None, nil
+	}
 	version, err := a.provider.Version(ctx, t)
 	if err != nil {
 		return chartplan.None, err
 	}
 	do, err := chartplan.Operate(*a.hrp, has, version)
-	if do == chartplan.None && has.Status == "deployed" && has.Mirrors != mirrorsID(t.Mirrors) && !once(a.hrp) {
+	if do == chartplan.None && has.Status == "deployed" && has.Mirrors != mirrorsID(t.Mirrors) {
 		do = chartplan.Upgrade
 	}
 	return do, err
@@ -289,7 +294,7 @@ func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
 		}
 		return a.unavailable(ctx, reason, err, also...)
 	}
-	if has.Status != "" && !chartplan.Foreign(*a.hrp, has) {
+	if has.Status != "" && chartplan.Owns(*a.hrp, has) {
 		if err := a.provider.Remove(ctx, t); err != nil {
 			return a.failed(ctx, removalFails, err)
 		}

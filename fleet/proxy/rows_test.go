@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/chartplan"
+	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
 
@@ -113,6 +114,36 @@ func TestReleaseRows(t *testing.T) {
 					upstreamcases.Same(t, "condition", condition(hrp.Status.Conditions, c.Type), c)
 				}
 			})
+		}
+	}
+}
+
+// noChart is a place and a Provider without a way to the chart.
+type noChart struct {
+	onCluster
+	answers
+}
+
+func (noChart) access(context.Context) (source.Access, string, error) {
+	return source.Access{}, "GetCredentialsFailed", errors.New("there is no Secret")
+}
+
+func (noChart) Version(context.Context, Target) (string, error) {
+	return "", errors.New("no repository answers")
+}
+
+// TestInstalledOnceNeedsNoChart keeps releases at any version, after their chart and the Secret for it are gone.
+func TestInstalledOnceNeedsNoChart(t *testing.T) {
+	for strategy, want := range map[string]string{caaph.InstallOnce: "True", "": "False"} {
+		hrp := &caaph.HelmReleaseProxy{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{caaph.Installed: "true"}}}
+		hrp.Spec.ReconcileStrategy, hrp.Spec.Version = strategy, ">=1"
+		p := &noChart{answers: answers{has: chartplan.Installed{Status: "deployed", Revision: 1, Version: "1.0.0", Owner: chartplan.Owner(*hrp)}}}
+		a := &attempt{place: p, provider: p, hrp: hrp, base: hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)}
+		if err := a.keep(t.Context()); (err == nil) != (want == "True") {
+			t.Errorf("%q: %v", strategy, err)
+		}
+		if got := condition(hrp.Status.Conditions, "Ready"); got.Status != want {
+			t.Errorf("%q: Ready is %+v", strategy, got)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (w *Why) cluster(c *ocm.ManagedCluster) bool {
 	switch {
 	case !c.Spec.HubAcceptsClient:
 		w.add(object, "is not accepted", false)
-		return w.stop("The hub has not accepted cluster %s: set spec.hubAcceptsClient of its ManagedCluster.", c.Name)
+		return w.stop("The hub does not accept cluster %s: set spec.hubAcceptsClient of its ManagedCluster, then run 'sealift fleet join %s'.", c.Name, c.Name)
 	case inventory.IsCarried(c) && state == nil:
 		return w.add(object, "is carried, and no report of it was taken yet", true)
 	case inventory.IsCarried(c):
