@@ -179,6 +179,7 @@ func TestDeniedClusterIsLockedOut(t *testing.T) {
 
 	t.Log("accepted again, and joined again")
 	m.accepts(true)
+	g.eventually("the work is signed", func() string { return m.sealed("oslo") })
 	_, err = join.Hub(t.Context(), g.kube, join.Cluster{Name: "oslo", Labels: map[string]string{"name": "oslo"}})
 	g.must(err)
 	if _, err := g.hub().RbacV1().RoleBindings("oslo").Get(t.Context(), registration.Account, metav1.GetOptions{}); err != nil {
