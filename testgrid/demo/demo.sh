@@ -51,7 +51,7 @@ expect() {
     fi
     cat <<-'EOF'
 	Sealift's programs are compiled first, then the lab makes what the world offers, then a host becomes a cluster.
-	On two processors with empty caches this takes about 12 minutes: 3 + 8 + 1. Later runs take two minutes.
+	With empty caches and two fast processors this takes about 12 minutes: 3 + 8 + 1; slow ones took 28. Later runs take two minutes.
 	EOF
 }
 
