@@ -59,14 +59,8 @@ func (l *listings) List(ctx context.Context, prefix string) ([]store.Info, error
 	return slices.Clone(found.infos), nil
 }
 
-// Presign implements store.Presigner.
-func (l *listings) Presign(ctx context.Context, key string, valid time.Duration) (string, error) {
-	p, ok := l.Store.(store.Presigner)
-	if !ok {
-		return "", nil
-	}
-	return p.Presign(ctx, key, valid)
-}
+// Unwrap returns the decorated store, for store.As.
+func (l *listings) Unwrap() store.Store { return l.Store }
 
 // share computes a value once for all callers that ask at the same time. Each caller waits until its own context ends.
 func share[V any](ctx context.Context, flight *singleflight.Group, key string, make func() (V, error)) (none V, err error) {

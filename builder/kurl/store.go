@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ type Store struct {
 	mu      sync.Mutex
 	kept    store.Store       // in dir, once it is needed
 	seen    map[string]origin // by key
-	refused map[string]error  // by digest: an archive that is no package now is none later
+	refused map[string]error  // by digest: why an archive cannot be imported
 }
 
 // origin describes one version of a value.
@@ -118,11 +119,14 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 		return nil, err
 	}
 	name := path.Join(digest, path.Base(key))
-	if made, err := kept.Get(ctx, name); err == nil {
-		return made, nil
+	known := func() (store.Object, error) { // neither, if nobody has tried
+		if made, err := kept.Get(ctx, name); err == nil {
+			return made, nil
+		}
+		return nil, s.refusal(digest)
 	}
-	if err := s.refusal(digest); err != nil {
-		return nil, err
+	if made, err := known(); made != nil || err != nil {
+		return made, err
 	}
 	select {
 	case s.lock <- struct{}{}:
@@ -130,11 +134,8 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if made, err := kept.Get(ctx, name); err == nil { // another process has just imported it
-		return made, nil
-	}
-	if err := s.refusal(digest); err != nil { // another request has just tried
-		return nil, err
+	if made, err := known(); made != nil || err != nil { // another request or process has just tried
+		return made, err
 	}
 	result, err := Import(ctx, io.NewSectionReader(object, 0, object.Size()), Options{Dir: filepath.Join(s.dir, digest), Spool: s.dir})
 	if isRefusal(err) {
@@ -151,7 +152,7 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 	return nil, s.refuse(digest, fmt.Errorf("it has %s %s instead", result.Packages[0].Name, result.Packages[0].Version))
 }
 
-// refusedError is about an archive of kURL's that is no package for Sealift. It is bundle.ErrForeign for callers.
+// refusedError says why an archive of kURL's cannot be imported. For errors.Is, it is bundle.ErrForeign.
 type refusedError struct{ error }
 
 // Is implements the interface of errors.Is.
@@ -160,15 +161,19 @@ func (e *refusedError) Is(target error) bool { return target == bundle.ErrForeig
 // Unwrap returns the cause.
 func (e *refusedError) Unwrap() error { return e.error }
 
-// isRefusal reports whether the same bytes cannot be imported another time either.
+// isRefusal reports whether another attempt would fail, too. Where an import fails for several reasons, such as a wrong Manifest and a full
+// disk, each of them must be a refusal.
 func isRefusal(err error) bool {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(many.Unwrap(), func(one error) bool { return !isRefusal(one) })
+	}
 	_, empty := errors.AsType[*NoAddOnError](err)
 	_, large := errors.AsType[*tooLargeError](err)
 	_, wrong := errors.AsType[diag.Errors](err)
 	return empty || large || wrong
 }
 
-// refuse notes that an archive is no package, so that nobody reads all of it again.
+// refuse notes why an archive cannot be imported. It is not read again.
 func (s *Store) refuse(digest string, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -204,7 +204,7 @@ func (s Source) get(ctx context.Context, key string) (store.Object, error) {
 
 // Presign returns a temporary URL at which the store itself serves a package, or "" if the store cannot presign.
 func (s Source) Presign(ctx context.Context, file string, valid time.Duration) (string, error) {
-	p, ok := s.Store.(store.Presigner)
+	p, ok := store.As[store.Presigner](s.Store)
 	if !ok {
 		return "", nil
 	}

@@ -66,7 +66,7 @@ func (s *Server) admit(w http.ResponseWriter, req *http.Request, body []byte) {
 	r.answer(w, response)
 }
 
-// judge asks the hook. There is no response if ctx has ended, or if the hook cannot answer before.
+// judge asks the hook. It returns nil if the hook does not answer before ctx ends.
 func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv1.AdmissionResponse {
 	request, err := r.forHook()
 	if err != nil {
