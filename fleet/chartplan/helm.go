@@ -69,6 +69,11 @@ func Name(r caaph.HelmReleaseProxy) string {
 	return strings.Trim(base[:min(len(base), longest-len(suffix))], "-.") + suffix
 }
 
+// Once reports whether a release was installed, and is left alone since (InstallOnce).
+func Once(r caaph.HelmReleaseProxy) bool {
+	return r.Spec.ReconcileStrategy == caaph.InstallOnce && r.Annotations[caaph.Installed] == "true"
+}
+
 // Operation is one of Helm's.
 type Operation string
 
@@ -84,7 +89,7 @@ const (
 // Operate returns what a HelmReleaseProxy does with its release (C-12, C-19, X-40). The version is the wanted chart's, even if
 // the proxy names none.
 func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation, error) {
-	if r.Spec.ReconcileStrategy == caaph.InstallOnce && r.Annotations[caaph.Installed] == "true" {
+	if Once(r) {
 		return None, nil
 	}
 	switch {

@@ -23,14 +23,21 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// TestRejoinKeepsOtherFields joins a carried cluster again, as one does to get a new token.
-func TestRejoinKeepsOtherFields(t *testing.T) {
-	t.Parallel()
+// newHub is an API server that has the kinds of a hub.
+func newHub(t *testing.T) *kube.Cluster {
+	t.Helper()
 	hub, err := kube.Connect(controlplane.ForTest(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	hubsetup.Define(t, hub)
+	return hub
+}
+
+// TestRejoinKeepsOtherFields joins a carried cluster again, as one does to get a new token.
+func TestRejoinKeepsOtherFields(t *testing.T) {
+	t.Parallel()
+	hub := newHub(t)
 	var keys []string
 	for _, c := range []join.Cluster{
 		{Name: "ship", Labels: map[string]string{"region": "north", "tier": "1"}, Annotations: map[string]string{"fleet.sealift.dev/carried": "true"}},
@@ -56,11 +63,7 @@ func TestRejoinKeepsOtherFields(t *testing.T) {
 // TestDeniedClusterIsNotJoined joins a cluster that the hub accepts no more, and then does again.
 func TestDeniedClusterIsNotJoined(t *testing.T) {
 	t.Parallel()
-	hub, err := kube.Connect(controlplane.ForTest(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hubsetup.Define(t, hub)
+	hub := newHub(t)
 	clusters := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters"))
 	bindings := hub.Dynamic().Resource(rbacv1.SchemeGroupVersion.WithResource("rolebindings")).Namespace("oslo")
 	if _, err := join.Hub(t.Context(), hub, join.Cluster{Name: "oslo"}); err != nil {
@@ -87,11 +90,7 @@ func TestDeniedClusterIsNotJoined(t *testing.T) {
 // TestNamespaceOfAnotherPurposeIsRefused joins clusters with the names of namespaces that have other owners.
 func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
 	t.Parallel()
-	hub, err := kube.Connect(controlplane.ForTest(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hubsetup.Define(t, hub)
+	hub := newHub(t)
 	namespaces, err := corev1client.NewForConfigAndClient(hub.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -123,11 +122,7 @@ func TestNamespaceOfAnotherPurposeIsRefused(t *testing.T) {
 // Management.
 func TestJoinKeepsFieldsOfOthers(t *testing.T) {
 	t.Parallel()
-	hub, err := kube.Connect(controlplane.ForTest(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hubsetup.Define(t, hub)
+	hub := newHub(t)
 	clusters := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters"))
 	const kubectl = "kubectl-client-side-apply"
 	made := &unstructured.Unstructured{Object: map[string]any{

@@ -138,7 +138,7 @@ func (a *attempt) keep(ctx context.Context) error {
 	if err != nil {
 		return a.unavailable(ctx, reason, err)
 	}
-	if !once(a.hrp) { // a release that is left alone needs no chart, whose repository may be gone
+	if !chartplan.Once(*a.hrp) { // a release that is left alone needs no chart, whose repository may be gone
 		if t.Access, reason, err = a.access(ctx); err != nil {
 			return a.unavailable(ctx, reason, err)
 		}
@@ -177,7 +177,7 @@ func (a *attempt) foreign(ctx context.Context, t Target) error {
 
 // needs returns what the release needs.
 func (a *attempt) needs(ctx context.Context, t Target, has chartplan.Installed) (chartplan.Operation, error) {
-	if once(a.hrp) {
+	if chartplan.Once(*a.hrp) {
 		return chartplan.None, nil
 	}
 	version, err := a.provider.Version(ctx, t)
@@ -204,11 +204,6 @@ func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed
 		}
 	}
 	return a.provider.Run(ctx, t, do)
-}
-
-// once reports whether a release was installed and left alone since.
-func once(hrp *caaph.HelmReleaseProxy) bool {
-	return hrp.Spec.ReconcileStrategy == caaph.InstallOnce && hrp.Annotations[caaph.Installed] == "true"
 }
 
 // done records the state of the cluster. What the spec lacks goes first: it is a new generation.

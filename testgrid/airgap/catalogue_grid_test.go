@@ -20,7 +20,6 @@ import (
 	"github.com/sealift/sealift/internal/shellword"
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // pagesOfUpstream serves what is not in a registry: GitHub's lists of releases, dates of end of life, and the constants of kubeadm, which
@@ -108,7 +107,7 @@ func TestOldCatalogueIsBroughtUpToDate(t *testing.T) {
 				shell(t, addons, "rm -r "+name+"/"+later.Version)
 			}
 		}
-		r.mirrored(t, mirror.Options{Images: upstream.Images(chosen...), Downloads: upstream.Downloads(chosen...)}, func() {
+		r.mirrored(t, mirror.Of(chosen...), func() {
 			pagesOfUpstream(t, r.config, missing["kubernetes"])
 			r.namesOutdated(t, addons, missing)
 			for name, release := range missing {

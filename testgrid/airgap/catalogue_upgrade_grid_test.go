@@ -15,7 +15,6 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // catalogueOptions are what pages of add-ons set, with the address for metallb.
@@ -45,7 +44,7 @@ func catalogue(t *testing.T, pool string) (older, newer delivery) {
 		sections += "  " + r.Name + ":\n    version: " + version + "\n" + options[r.Name]
 	}
 	older = deliveries.once(t, "catalogue", func(d delivery) {
-		d.mirrored(t, mirror.Options{Images: upstream.Images(chosen...), Downloads: upstream.Downloads(chosen...)}, func() {
+		d.mirrored(t, mirror.Of(chosen...), func() {
 			d.serveOperator(t)
 			args := []string{"build", "--out", d.packages, "--target", "debian-12", "--config", d.config, "--cache", d.cache}
 			for _, folder := range folders {

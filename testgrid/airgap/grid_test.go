@@ -14,7 +14,6 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // TestEveryReleaseOnEverySystem installs the releases that the other test does not.
@@ -53,7 +52,7 @@ func releasesOf(t *testing.T, name string, others ...releases.Release) delivery 
 			changes = append(changes, "version: "+version, "version: "+release.Version)
 			args = append(args, release.Folder())
 		}
-		r.mirrored(t, mirror.Options{Images: upstream.Images(chosen...), Downloads: upstream.Downloads(chosen...)}, func() { r.run(t, args...) })
+		r.mirrored(t, mirror.Of(chosen...), func() { r.run(t, args...) })
 		demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // buildWith is build for the current Kubernetes on Debian 12, with more add-ons in the Installer.
@@ -30,7 +29,7 @@ func buildWith(t *testing.T, names ...string) delivery {
 		sections += "\n  " + name + ":\n    version: " + newest.Version
 	}
 	return deliveries.once(t, current+"-with-"+strings.Join(names, "-"), func(r delivery) {
-		r.mirrored(t, mirror.Options{Images: upstream.Images(chosen...), Downloads: upstream.Downloads(chosen...)}, func() {
+		r.mirrored(t, mirror.Of(chosen...), func() {
 			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache}
 			for _, folder := range folders {
 				args = append(args, "addons/"+folder)

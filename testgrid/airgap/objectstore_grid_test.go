@@ -27,7 +27,6 @@ import (
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // objectStoreSection is what the test's Installer says of the add-on.
@@ -45,7 +44,7 @@ func addOnDeliveries(t *testing.T, name, before, section string, more ...string)
 	}
 	bundle := func(version, addOn string) delivery {
 		return deliveries.once(t, name+"-"+version, func(d delivery) {
-			d.mirrored(t, mirror.Options{Images: upstream.Images(chosen...), Downloads: upstream.Downloads(chosen...)}, func() {
+			d.mirrored(t, mirror.Of(chosen...), func() {
 				args := []string{"build", "--out", d.packages, "--target", "debian-12", "--config", d.config, "--cache", d.cache, addOn}
 				for _, folder := range folders {
 					args = append(args, "addons/"+folder)

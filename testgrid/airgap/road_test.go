@@ -18,7 +18,6 @@ import (
 	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 const repository = "../.."
@@ -84,7 +83,7 @@ func build(t *testing.T, kubernetes, system string) delivery {
 	t.Helper()
 	short.Skip(t, "a host of the lab")
 	return deliveries.once(t, kubernetes+"-"+system, func(r delivery) {
-		r.mirrored(t, mirror.Options{Images: upstream.Images("v" + kubernetes), Downloads: upstream.Downloads("v" + kubernetes)}, func() {
+		r.mirrored(t, mirror.Of("v"+kubernetes), func() {
 			args := []string{"build", "--out", r.packages, "--target", system, "--config", r.config, "--cache", r.cache}
 			for _, a := range addOns(kubernetes) {
 				args = append(args, "addons/"+a)

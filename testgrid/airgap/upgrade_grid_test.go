@@ -16,7 +16,6 @@ import (
 	"github.com/sealift/sealift/internal/testing/lab"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // asked is a Deployment behind a Service that keeps two of its three pods.
@@ -78,7 +77,7 @@ func minors(t *testing.T) (older, newer delivery) {
 			r.run(t, "addon", "new-version", "kubernetes", oldest.Version, "--no-lock", "--addons", filepath.Join(r.dir(), "addons"), "--set", oldest.Parameters())
 		}
 		kubernetes := []string{"v" + oldest.Version, "v" + previous, "v" + current}
-		r.mirrored(t, mirror.Options{Images: upstream.Images(kubernetes...), Downloads: upstream.Downloads(kubernetes...)}, func() {
+		r.mirrored(t, mirror.Of(kubernetes...), func() {
 			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, filepath.Join(r.dir(), oldest.Folder()), "addons/kubernetes/" + previous}
 			for _, a := range addOns(current) {
 				args = append(args, "addons/"+a)

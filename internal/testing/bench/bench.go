@@ -59,7 +59,6 @@ func (b *bench) open(ctx context.Context) (err error) {
 	if b.proxy != nil {
 		return nil
 	}
-	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
 	if b.workshop, err = upstream.NewWorkshop(upstream.Options{Progress: say}); err != nil {
 		return err
 	}
@@ -88,9 +87,12 @@ func serve(ctx context.Context, kubernetes ...releases.Release) (*mirror.Mirror,
 	for _, r := range kubernetes {
 		versions = append(versions, "v"+r.Version)
 	}
-	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
-	return mirror.Serve(ctx, mirror.Options{Images: upstream.Images(versions...), Downloads: upstream.Downloads(versions...), Progress: say})
+	o := mirror.Of(versions...)
+	o.Progress = say
+	return mirror.Serve(ctx, o)
 }
+
+func say(line string) { fmt.Fprintln(os.Stderr, line) }
 
 func (b *bench) close() {
 	for _, s := range b.stores {

@@ -51,7 +51,7 @@ func (b *bench) additions(ctx context.Context, from, to releases.Release) (cases
 	if err != nil {
 		return nil, err
 	}
-	earlier, later, err := b.upgrade(ctx, packages, []string{"kubernetes/" + from.Version, containerd, flannel}, []string{"kubernetes/" + to.Version, containerd, flannel})
+	earlier, later, err := b.upgrade(ctx, packages, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +61,16 @@ func (b *bench) additions(ctx context.Context, from, to releases.Release) (cases
 	}, nil
 }
 
-// upgrade makes the bundle of the earlier add-ons, and the Installer of the later ones.
-func (b *bench) upgrade(ctx context.Context, packages string, from, to []string) (earlier, later string, err error) {
+// upgrade makes the bundle of a cluster with one release of Kubernetes, and the Installer of the same cluster with another.
+func (b *bench) upgrade(ctx context.Context, packages string, from, to releases.Release) (earlier, later string, err error) {
+	installer := func(r releases.Release) string {
+		return installerOf("kubernetes/"+r.Version, demoAddOns()[0], demoAddOns()[2])
+	}
 	earlier, later = b.dir.File("earlier.tar.gz"), b.dir.File("later.yaml")
-	if err := b.bundle(ctx, packages, b.dir.File("earlier.yaml"), installerOf(from...), earlier); err != nil {
+	if err := b.bundle(ctx, packages, b.dir.File("earlier.yaml"), installer(from), earlier); err != nil {
 		return "", "", err
 	}
-	return earlier, later, os.WriteFile(later, []byte(installerOf(to...)), 0o600)
+	return earlier, later, os.WriteFile(later, []byte(installer(to)), 0o600)
 }
 
 // patchReleases are the newest two releases of Kubernetes in the lab that have the same minor version.
@@ -105,7 +108,7 @@ func (b *bench) patchRelease(ctx context.Context, from, to releases.Release) (ca
 	if err != nil {
 		return nil, err
 	}
-	earlier, later, err := b.upgrade(ctx, packages, []string{"kubernetes/" + from.Version, containerd, flannel}, []string{"kubernetes/" + to.Version, containerd, flannel})
+	earlier, later, err := b.upgrade(ctx, packages, from, to)
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,11 @@ type Options struct {
 	Downloads []upstream.Download
 }
 
+// Of is what to serve for the chosen versions of add-ons, as upstream.Images takes them.
+func Of(chosen ...string) Options {
+	return Options{Images: upstream.Images(chosen...), Downloads: upstream.Downloads(chosen...)}
+}
+
 // Mirror is a running pair of registry and file server.
 type Mirror struct {
 	registry string
