@@ -48,10 +48,13 @@ func (d Image) check(c *checker) {
 	}
 }
 
+// noRemoteLoad is the only word that may follow an image's reference.
+const noRemoteLoad = "no_remote_load"
+
 func imageSyntax() syntax { return syntax{keywords: []string{"image"}, parse: parseImage} }
 
 func parseImage(_ string, args []string, at Origin, problems *diag.List) Directive {
-	const form, flag = "write: image <id> <reference> [no_remote_load]", "no_remote_load"
+	const form = "write: image <id> <reference> [" + noRemoteLoad + "]"
 	if len(args) < 2 {
 		problems.Errorf(at.Pos, form, "image needs an id and a reference")
 		return nil
@@ -59,13 +62,13 @@ func parseImage(_ string, args []string, at Origin, problems *diag.List) Directi
 	d := Image{Origin: at, ID: args[0], Ref: args[1]}
 	for i, extra := range args[2:] {
 		switch {
-		case extra == flag && !d.NoRemoteLoad:
+		case extra == noRemoteLoad && !d.NoRemoteLoad:
 			d.NoRemoteLoad = true
-		case extra == flag:
-			problems.Errorf(at.word(2+i), form, "%s is repeated", flag)
+		case extra == noRemoteLoad:
+			problems.Errorf(at.word(2+i), form, "%s is repeated", noRemoteLoad)
 			return nil
 		default:
-			unexpected(at.word(2+i), extra, diag.Nearest(extra, []string{flag}), form, problems)
+			unexpected(at.word(2+i), extra, diag.Nearest(extra, []string{noRemoteLoad}), form, problems)
 			return nil
 		}
 	}

@@ -2,6 +2,8 @@ package manifest_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +120,26 @@ func TestParseExplainsInvalidLine(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestWordsThatKURLDoesNotReadAreLeftOut(t *testing.T) {
+	text := "yum a b # both\nimage a b:1 # the first\nimage c d:1 no_remote_load x\nasset f https://example.com/f sha256:x\ndockerout rhel-9 D 1 2\n"
+	file, err := manifest.ParseKURL("m", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range file.Directives() {
+		about := d.Describe()
+		got = append(got, fmt.Sprint(d.Keyword(), " ", about.Name, " ", about.NoRemoteLoad))
+	}
+	want := []string{"yum a false", "image a false", "image c true", "asset f false", "dockerout rhel-9 false"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if _, err := manifest.ParseKURL("m", strings.NewReader("image a\nimag a b:1\n")); err == nil {
+		t.Error("lines that kURL does not build are read")
 	}
 }
 

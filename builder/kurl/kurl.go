@@ -329,7 +329,7 @@ func images(dir string, files map[string]bundle.File) ([]bundle.Image, error) {
 		return nil, err
 	}
 	defer content.Close()
-	m, err := manifest.Parse(path.Join(dir, "Manifest"), io.LimitReader(content, maxManifest))
+	m, err := manifest.ParseKURL(path.Join(dir, "Manifest"), io.LimitReader(content, maxManifest))
 	if err != nil {
 		return nil, err
 	}

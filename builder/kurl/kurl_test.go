@@ -58,7 +58,7 @@ func archive(t testing.TB, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-const manifest = "image one example.org/one:1\nimage two docker.io/library/two:2 no_remote_load\napt lvm2\n"
+const manifest = "image one example.org/one:1 # the first\nimage two docker.io/library/two:2 no_remote_load\napt lvm2 lvm2-dbg\n"
 
 func addOn(prefix, name, version string, more ...entry) []entry {
 	dir := prefix + "addons/" + name + "/" + version + "/"

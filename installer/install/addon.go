@@ -143,7 +143,11 @@ func readAddOn(a *bundle.Archive, wanted *spec.AddOn) (addOn, error) {
 	if err != nil {
 		return addOn{}, err
 	}
-	if one.manifest, err = manifest.Parse(path.Join(info.Dir(), "Manifest"), bytes.NewReader(text)); err != nil {
+	parse := manifest.Parse
+	if one.fromKURL {
+		parse = manifest.ParseKURL
+	}
+	if one.manifest, err = parse(path.Join(info.Dir(), "Manifest"), bytes.NewReader(text)); err != nil {
 		return addOn{}, err
 	}
 	if one.layout, err = runtime.OpenLayout(a, path.Join(info.Dir(), "images")); err != nil {

@@ -73,7 +73,7 @@ spec:
 // TestKurlProgramsAreProvided looks for the programs of kURL's own add-ons, all eleven unchanged. ekco calls curl for a load
 // balancer that is always off.
 func TestKurlProgramsAreProvided(t *testing.T) {
-	utility := []txtar.File{{Name: "kurl-util/v1.0.0/Manifest", Data: []byte("image kurl-util replicated/kurl-util:v1.0.0\n")}, {Name: "kurl-util/v1.0.0/install.sh"}} // velero brings it along
+	utility := []txtar.File{{Name: "kurl-util/v1.0.0/Manifest", Data: []byte("image kurl-util replicated/kurl-util:v1.0.0 # programs\n")}, {Name: "kurl-util/v1.0.0/install.sh"}} // velero brings it along
 	i := bundled(t, allOfKurls, append(utility, realAddOns(t, "containerd/2.2.6", "flannel/0.28.7", "openebs/4.5.1", "minio/2025-10-15T17-29-55Z", "registry/3.1.1", "cert-manager/1.21.0",
 		"contour/1.32.1", "metrics-server/0.8.1", "goldpinger/3.11.2-1.1.2", "ekco/0.28.14", "velero/1.18.2")...), host.Facts{Distribution: "rocky", Version: "9.5"})
 	const (
