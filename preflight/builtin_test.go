@@ -222,6 +222,12 @@ func TestBuiltin(t *testing.T) {
 				return diskspace.Space{Device: 1, Bytes: 50e9, ReadOnly: path == "/usr"}, nil
 			}
 		}, []preflight.Result{fail("disk", "/usr: on a file system that is mounted read-only", "mount it for writing, for instance with 'mount -o remount,rw'"), pass("disk", "/var: 1.9 GiB needed, 46.6 GiB free")}},
+		"a disk from which no programs run": {func(h *preflight.Host, _ *preflight.Needs) {
+			h.Disk = func(path string) (diskspace.Space, error) {
+				return diskspace.Space{Device: 1, Bytes: 50e9, NoExec: strings.HasPrefix(path, "/var/lib/sealift") || path == "/var/lib/containerd"}, nil
+			}
+		}, []preflight.Result{fail("disk", "/var/lib/sealift: on a file system that is mounted with noexec, and programs run from there",
+			"mount it without that option, for instance with 'mount -o remount,exec'; change it in /etc/fstab, too"), pass("disk", "/var/lib/containerd: 2.8 GiB needed, 46.6 GiB free")}},
 		"a disk without inodes": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/a", Bytes: 1, Files: 600}, {Path: "/b", Bytes: 1, Files: 500}}
 			h.Disk = func(string) (diskspace.Space, error) {

@@ -14,8 +14,24 @@ type mount struct {
 	readOnly bool
 }
 
-// disk adds up the space and the inodes that the paths on each file system need.
+// programFolders are where the programs of a node lie. dpkg runs the scripts of packages from its own folder. Containers are no matter: their
+// file systems are mounts of their own.
+func programFolders() []string {
+	return []string{"/usr/local/bin", "/opt/cni/bin", "/var/lib/sealift", "/var/lib/dpkg"}
+}
+
+// noexec fails for the folders from which programs of the node cannot run.
+func (p probes) noexec(r *Reporter) {
+	for _, folder := range programFolders() {
+		if fs, err := p.host.Disk(folder); err == nil && fs.NoExec {
+			r.Failf("mount it without that option, for instance with 'mount -o remount,exec'; change it in /etc/fstab, too", "%s: on a file system that is mounted with noexec, and programs run from there", folder)
+		}
+	}
+}
+
+// disk adds up the space and the inodes that the paths on each file system need. It must be possible to write there, and to run programs.
 func (p probes) disk(_ context.Context, r *Reporter) {
+	p.noexec(r)
 	type demand struct {
 		diskspace.Space
 		need, inodes uint64

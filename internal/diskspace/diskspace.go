@@ -16,6 +16,7 @@ type Space struct {
 	Inodes    uint64 // how many more files it can have
 	AllInodes uint64 // how many files it can have; 0, as Inodes then is, if it has no such limit
 	ReadOnly  bool   // how it is mounted; in a sandbox with MountsVariable, how the host mounts it
+	NoExec    bool   // it is mounted so that no programs run from it
 }
 
 // Of returns the space of the file system that has a path, or would have it.
@@ -33,5 +34,5 @@ func Of(path string) (s Space, err error) {
 		return s, fmt.Errorf("read what %s has left: %w", path, err)
 	}
 	readOnly := fs.Flags&unix.ST_RDONLY != 0 && !isWritableOnHost(at)
-	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree, AllInodes: fs.Files, ReadOnly: readOnly}, nil
+	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree, AllInodes: fs.Files, ReadOnly: readOnly, NoExec: fs.Flags&unix.ST_NOEXEC != 0}, nil
 }
