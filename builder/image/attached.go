@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -245,24 +244,19 @@ func (r *repository) referrers(ctx context.Context, subject string) (list []ocis
 	return nil, false, fmt.Errorf("its list of referrers has more than %d pages", maxPages)
 }
 
-// referrersPage gets one page, and the address of the next one. Registries without the API answer with an error of the client, or with
-// something other than an index: then body is nil.
+// referrersPage gets one page, and the address of the next one. Registries without the API answer with an error of the client, a redirect to
+// nowhere, or something other than an index: then body is nil. Such as registry.k8s.io redirect to the registry that has the content.
 func (r *repository) referrersPage(ctx context.Context, at *url.URL) (body []byte, next *url.URL, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return nil, nil, err
+	resp, err := r.client.Get(ctx, at.String(), http.Header{"Accept": {ocispec.MediaTypeImageIndex}})
+	if refused(statusOf(err)) {
+		return nil, nil, nil
 	}
-	req.Header.Set("Accept", ocispec.MediaTypeImageIndex)
-	resp, err := r.client.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	if refused(resp.StatusCode) || resp.StatusCode == http.StatusOK && !strings.HasPrefix(resp.Header.Get("Content-Type"), ocispec.MediaTypeImageIndex) {
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), ocispec.MediaTypeImageIndex) {
 		return nil, nil, nil
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, nil, &transport.Error{StatusCode: resp.StatusCode, Request: req}
 	}
 	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxManifest+1)); err != nil {
 		return nil, nil, err
@@ -270,7 +264,7 @@ func (r *repository) referrersPage(ctx context.Context, at *url.URL) (body []byt
 	if len(body) > maxManifest {
 		return nil, nil, fmt.Errorf("its list of referrers has more than %d bytes", maxManifest)
 	}
-	next, err = transfer.NextPage(at, resp.Header.Get("Link"))
+	next, err = transfer.NextPage(resp.Request.URL, resp.Header.Get("Link")) // which gets no credentials of this registry, if redirected
 	return body, next, err
 }
 
@@ -294,7 +288,7 @@ func (s *Source) optionalTag(ctx context.Context, ref Reference, tag string) (d 
 }
 
 // refused reports whether a registry lacks the requested object. The image itself was read with the same credentials, so a registry that
-// forbids the request says the same: many do so for what does not exist.
+// forbids the request says the same: many do so for what does not exist. Redirects are followed: one that remains leads nowhere.
 func refused(status int) bool {
-	return status/100 == 4 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
+	return (status/100 == 3 || status/100 == 4) && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
 }

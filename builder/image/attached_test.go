@@ -178,6 +178,72 @@ func TestReferrersAreReadPageByPage(t *testing.T) {
 	}
 }
 
+// behind is a registry that answers as registry.k8s.io does: it redirects everything but blobs to another host, under another path.
+func behind(t *testing.T, options ...registry.Option) (front, target testRegistry) {
+	t.Helper()
+	front, target = testRegistry{faultyregistry.New(t, options...)}, testRegistry{faultyregistry.New(t, options...)}
+	front.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
+		if strings.Contains(req.URL.Path, "/blobs/") {
+			req.URL.Path = strings.Replace(req.URL.Path, "/mirrored/", "/prod/", 1)
+			target.Inner.ServeHTTP(w, req)
+			return true
+		}
+		http.Redirect(w, req, "http://"+target.Host+strings.Replace(req.URL.RequestURI(), "/mirrored/", "/prod/", 1), http.StatusTemporaryRedirect)
+		return true
+	})
+	return front, target
+}
+
+func TestRedirectsToTheRegistryBehindAreFollowed(t *testing.T) {
+	for name, api := range map[string]bool{"with the referrers API": true, "by tags alone": false} {
+		t.Run(name, func(t *testing.T) {
+			front, target := behind(t, registry.WithReferrersSupport(api))
+			plain, signed := newImage(t, "linux", "amd64", 1), newImage(t, "linux", "amd64", 1)
+			target.pushImage(t, "prod/plain:1", plain)
+			target.pushImage(t, "prod/signed:1", signed)
+			one, two := artifact(t, "one", signed), artifact(t, "two", signed)
+			for _, a := range []v1.Image{one, two} {
+				target.pushImage(t, "prod/signed@"+digestOf(t, a), a)
+			}
+			target.SetFault(func(w http.ResponseWriter, req *http.Request) bool { // two pages: the address of the second is relative to here
+				if !strings.HasSuffix(req.URL.Path, "/prod/signed/referrers/"+digestOf(t, signed)) || !api {
+					return false
+				}
+				var list ocispec.Index
+				if err := json.Unmarshal(target.answer(req).Body.Bytes(), &list); err != nil || len(list.Manifests) != 2 {
+					t.Error(list, err)
+				}
+				content := []v1.Image{one, two}
+				if req.URL.RawQuery == "" {
+					w.Header().Set("Link", "<"+req.URL.Path+`?n=2>; rel="next"`)
+					content = content[:1]
+				} else {
+					content = content[1:]
+				}
+				list.Manifests = slices.DeleteFunc(list.Manifests, func(d ocispec.Descriptor) bool { return d.Digest.String() != digestOf(t, content[0]) })
+				w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
+				if err := json.NewEncoder(w).Encode(list); err != nil {
+					t.Error(err)
+				}
+				return true
+			})
+			for ref, attached := range map[string]int{"plain:1": 0, "signed:1": 2} {
+				b := newBench(t, front)
+				resolved, err := b.resolve(t, ref)
+				if err == nil {
+					err = b.Attach(t.Context(), &resolved)
+				}
+				if err == nil {
+					err = b.fetchAll(t, resolved)
+				}
+				if err != nil || len(resolved.Attached) != attached {
+					t.Errorf("%s: attached %+v, %v", ref, resolved.Attached, err)
+				}
+			}
+		})
+	}
+}
+
 // TestUnavailableReferrersAreAnError uses a registry that is overloaded for good: an image without its signatures must not look like one that
 // has none.
 func TestUnavailableReferrersAreAnError(t *testing.T) {
@@ -188,7 +254,7 @@ func TestUnavailableReferrersAreAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for status, fails := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusTooManyRequests: true, http.StatusForbidden: false, http.StatusMethodNotAllowed: false} {
+	for status, fails := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusTooManyRequests: true, http.StatusForbidden: false, http.StatusMethodNotAllowed: false, http.StatusTemporaryRedirect: false} {
 		r.SetFault(func(w http.ResponseWriter, req *http.Request) bool {
 			if strings.Contains(req.URL.Path, "/referrers/") {
 				w.WriteHeader(status)
