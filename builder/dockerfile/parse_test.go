@@ -97,6 +97,17 @@ func TestRenderPinsImagesAndRunsEntrypoint(t *testing.T) {
 		"an ENTRYPOINT for the shell": {
 			"FROM a\nENTRYPOINT cp x\nCMD [\"y\"]\n", "FROM a@PIN AS sealift-built\nENTRYPOINT cp x\nCMD [\"y\"]\nFROM sealift-built AS sealift-ran\n", "cp x",
 		},
+		"a CMD before its ENTRYPOINT": {
+			"FROM a\nCMD [\"x\"]\nENTRYPOINT [\"cp\"]\n", "FROM a@PIN AS sealift-built\nCMD [\"x\"]\nENTRYPOINT [\"cp\"]\nFROM sealift-built AS sealift-ran\n", `["cp","x"]`,
+		},
+		"an ENTRYPOINT drops the CMD of an earlier stage": {
+			"FROM a AS one\nCMD [\"x\"]\nFROM one\nENTRYPOINT [\"cp\"]\n",
+			"FROM a@PIN AS one\nCMD [\"x\"]\nFROM one AS sealift-built\nENTRYPOINT [\"cp\"]\nFROM sealift-built AS sealift-ran\n", `["cp"]`,
+		},
+		"and not the one of its own stage": {
+			"FROM a AS one\nCMD [\"x\"]\nFROM one\nCMD [\"x\"]\nENTRYPOINT [\"cp\"]\n",
+			"FROM a@PIN AS one\nCMD [\"x\"]\nFROM one AS sealift-built\nCMD [\"x\"]\nENTRYPOINT [\"cp\"]\nFROM sealift-built AS sealift-ran\n", `["cp","x"]`,
+		},
 		"a CMD that an earlier stage has": {
 			"FROM a AS one\nCMD x\nFROM one\nCOPY --from=b /x /y\nRUN --mount=type=bind,from=b ls\n",
 			"FROM a@PIN AS one\nCMD x\nFROM one AS sealift-built\nCOPY --from=b@PIN /x /y\nRUN --mount=type=bind,from=b@PIN ls\nFROM sealift-built AS sealift-ran\n", "x",

@@ -49,7 +49,7 @@ func (f *File) Settle(args map[string]string, platform string) (*Plan, error) {
 		case in.keyword == "CMD":
 			p.last().command = in
 		case in.keyword == "ENTRYPOINT":
-			p.last().entrypoint, p.last().command = in, nil
+			p.last().enter(in, p.stages)
 		case in.keyword == "COPY" || in.keyword == "RUN":
 			p.use(in.rest)
 		}
@@ -95,6 +95,14 @@ func global(rest string, given, known map[string]string) error {
 }
 
 func (p *Plan) last() *stage { return &p.stages[len(p.stages)-1] }
+
+// enter sets the ENTRYPOINT of a stage. It drops a CMD that the stage inherits, and not one of its own, wherever that is.
+func (s *stage) enter(in *instruction, stages []stage) {
+	s.entrypoint = in
+	if s.parent >= 0 && s.command == stages[s.parent].command {
+		s.command = nil
+	}
+}
 
 // stageName matches the names that the Dockerfile reference allows.
 var stageName = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
