@@ -84,7 +84,9 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, spool.Remove()) }()
-	u := &unpacked{spool: spool.Path, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles),
+	from := &source{r: r}
+	r = from
+	u := &unpacked{from: from, spool: spool.Path, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles),
 		maxSize: func() int64 { return bound(o.MaxSize, DefaultMaxSize) }}
 	if o.MaxSize == 0 {
 		archive := &counted{r: r}
@@ -117,6 +119,7 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 
 // unpacked is the content read from an archive.
 type unpacked struct {
+	from    *source
 	spool   string
 	addOns  map[string]map[string]bundle.File // by folder, addons/<name>/<version>, and path
 	links   []link
@@ -135,7 +138,7 @@ type link struct{ dir, path, target string }
 func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 	gz, err := gzip.NewReader(r)
 	if err != nil {
-		return fmt.Errorf("not a kURL archive: %w", err)
+		return u.from.blame(fmt.Errorf("not a kURL archive: %w", err))
 	}
 	defer gz.Close()
 	inflated := &limited{gz, new(int64), u.maxSize}
@@ -153,24 +156,24 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) (err error) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("damaged, or not a kURL archive: %w", err)
+			return u.from.blame(fmt.Errorf("damaged, or not a kURL archive: %w", err))
 		}
 		if u.entries++; u.entries > u.maxFiles {
-			return fmt.Errorf("has more than %d files; if you trust it, import it with 'sealift import --max-files'", u.maxFiles)
+			return faultf("has more than %d files; if you trust it, import it with 'sealift import --max-files'", u.maxFiles)
 		}
 		if u.entries == 1 && isOwn(header.Name) {
-			return errors.New("it is an archive of Sealift, which needs no import; publish or bundle it as it is")
+			return faultf("it is an archive of Sealift, which needs no import; publish or bundle it as it is")
 		}
 		err = u.entry(header, entries)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.New("damaged: it is truncated; copy it again")
+			return u.from.blame(errors.New("damaged: it is truncated; copy it again"))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}
 	if _, err := io.Copy(io.Discard, inflated); err != nil { // the checksum is at the end
-		return fmt.Errorf("damaged: %w", err)
+		return u.from.blame(fmt.Errorf("damaged: %w", err))
 	}
 	return u.resolve()
 }
@@ -188,7 +191,7 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 	name := path.Clean(strings.TrimPrefix(h.Name, "./"))
 	name = strings.TrimPrefix(name, "kurl/") // of a bundle
 	if name == errorFile {
-		return errors.New("the bundle is incomplete: kURL's server failed while creating it; download it again")
+		return faultf("the bundle is incomplete: kURL's server failed while creating it; download it again")
 	}
 	if name == utilityFile && h.Typeflag == tar.TypeReg {
 		file, err := u.keep(name, h.FileInfo().Mode().Perm(), content)
@@ -203,7 +206,7 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	if !fs.ValidPath(name) || strings.ContainsAny(name, "\\\x00\n") {
-		return errors.New("has a path that leads out of its folder")
+		return faultf("has a path that leads out of its folder")
 	}
 	dir := path.Join(words[:3]...)
 	switch h.Typeflag {
@@ -226,7 +229,7 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 		u.links = append(u.links, link{dir, name, strings.TrimPrefix(path.Clean(h.Linkname), "kurl/")})
 		return nil
 	}
-	return errors.New("is neither a file nor a link to one")
+	return faultf("is neither a file nor a link to one")
 }
 
 // folder is the part of a path outside add-ons that messages show.
@@ -242,7 +245,7 @@ func folder(name string) string {
 }
 
 // keep writes the content of an entry to the spool.
-func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bundle.File, err error) {
+func (u *unpacked) keep(name string, mode fs.FileMode, r io.Reader) (_ bundle.File, err error) {
 	kept := filepath.Join(u.spool, strconv.FormatInt(u.entries, 10))
 	w, err := os.Create(kept)
 	if err != nil {
@@ -250,7 +253,7 @@ func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bun
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	sum := sha256.New()
-	size, err := io.Copy(io.MultiWriter(w, sum), &limited{content, &u.written, u.maxSize})
+	size, err := io.Copy(io.MultiWriter(w, sum), &limited{content{r, u.from}, &u.written, u.maxSize})
 	if err != nil {
 		return bundle.File{}, err
 	}
@@ -278,7 +281,7 @@ func (u *unpacked) resolve() error {
 		}
 		file, ok := u.addOns[l.dir][target]
 		if _, isLink := targets[target]; isLink || !ok {
-			return fmt.Errorf("%s: links to %s, which is not a file of its add-on", l.path, l.target)
+			return faultf("%s: links to %s, which is not a file of its add-on", l.path, l.target)
 		}
 		file.Path = l.path
 		u.addOns[l.dir][l.path] = file
@@ -294,8 +297,11 @@ func (o Options) write(ctx context.Context, dir string, files map[string]bundle.
 	p := bundle.Package{Name: words[1], Version: words[2], Platforms: []string{Platform}, Files: slices.Collect(maps.Values(files))}
 	for _, needed := range []string{"Manifest", "install.sh"} {
 		if _, ok := files[path.Join(dir, needed)]; !ok {
-			return Made{}, fmt.Errorf("has no %s, which every kURL package has", needed)
+			return Made{}, faultf("has no %s, which every kURL package has", needed)
 		}
+	}
+	if name := path.Join(dir, bundle.IndexName); files[name].Path != "" {
+		return Made{}, faultf("has a file %s, which the index takes the place of", name)
 	}
 	var err error
 	if p.Contents.Images, err = images(dir, files); err != nil {
@@ -303,7 +309,7 @@ func (o Options) write(ctx context.Context, dir string, files map[string]bundle.
 	}
 	key, err := store.PackageKey(p.Name, p.Version)
 	if err != nil {
-		return Made{}, err
+		return Made{}, &archiveError{err}
 	}
 	made := Made{Name: p.Name, Version: p.Version, File: filepath.Join(o.Dir, key), Images: len(p.Contents.Images)}
 	err = atomicfile.Fill(made.File, 0o644, func(w *os.File) error {
@@ -337,7 +343,7 @@ func images(dir string, files map[string]bundle.File) ([]bundle.Image, error) {
 	for _, image := range m.Images() {
 		archive, ok := files[path.Join(dir, "images", image.ID+".tar.gz")]
 		if !ok {
-			return nil, fmt.Errorf("%s: the package has no images/%s.tar.gz; rebuild it", image.Position(), image.ID)
+			return nil, faultf("%s: the package has no images/%s.tar.gz; rebuild it", image.Position(), image.ID)
 		}
 		list = append(list, bundle.Image{ID: image.ID, Ref: image.Ref, NoRemoteLoad: image.NoRemoteLoad, Size: archive.Size})
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -331,25 +332,102 @@ func TestStoreImportsKurlPackages(t *testing.T) {
 	}
 }
 
+// TestArchiveThatIsNoPackageIsReadOnce has archives whose import fails each time.
 func TestArchiveThatIsNoPackageIsReadOnce(t *testing.T) {
-	inner, err := store.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
+	whole := archive(t, addOn("", "x", "1", entry{"large", string(bytes.Repeat([]byte("0123456789"), 10_000))})...)
+	torn := bytes.Clone(whole)
+	torn[len(torn)-6] ^= 1 // the checksum of gzip
+	for name, row := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"a package of Kubernetes":          {archive(t, entry{"packages/kubernetes/1.27.0/images/x.tar.gz", "x"}), "has no add-on"},
+		"no archive":                       {bytes.Repeat([]byte("junk"), 100), "not a kURL archive"},
+		"one that was cut":                 {whole[:len(whole)-200], "damaged"},
+		"one with a wrong checksum":        {torn, "checksum"},
+		"one that is not finished":         {archive(t, entry{"ERROR.txt", "x"}), "download it again"},
+		"an add-on without a Manifest":     {archive(t, entry{"addons/x/1/install.sh", ""}), "has no Manifest"},
+		"an add-on without hooks":          {archive(t, entry{"addons/x/1/Manifest", ""}), "has no install.sh"},
+		"an image that is not there":       {archive(t, entry{"addons/x/1/Manifest", "image a b:1\n"}, entry{"addons/x/1/install.sh", ""}), "no images/a.tar.gz"},
+		"a link to what is not there":      {archive(t, addOn("", "x", "1", entry{"l", "->/etc/passwd"})...), "links to"},
+		"a device":                         {archive(t, addOn("", "x", "1", entry{"d", "device"})...), "neither a file nor a link"},
+		"a file in the place of the index": {archive(t, addOn("", "x", "1", entry{"index.json", "{}"})...), "index"},
+		"programs that are none":           {archive(t, append(addOn("", "x", "1"), entry{"shared/kurl-util.tar", "junk"})...), "docker save"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner, err := store.Open(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := inner.Put(t.Context(), "x-1.tar.gz", store.Bytes(row.data)); err != nil {
+				t.Fatal(err)
+			}
+			count := &signed{Store: inner}
+			s := kurl.NewStore(count, t.TempDir())
+			for round := range 2 {
+				before := count.reads.Load()
+				if _, err := s.Get(t.Context(), "x-1.tar.gz"); !errors.Is(err, bundle.ErrForeign) || !strings.Contains(err.Error(), row.want) {
+					t.Errorf("round %d: %v, want %q", round, err, row.want)
+				}
+				if read := count.reads.Load() - before; (read == 0) != (round == 1) {
+					t.Errorf("round %d: the store was read %d times", round, read)
+				}
+			}
+		})
 	}
-	theirs := archive(t, entry{"packages/kubernetes/1.27.0/images/x.tar.gz", "x"})
-	if _, err := inner.Put(t.Context(), "kubernetes-1.27.0.tar.gz", store.Bytes(theirs)); err != nil {
-		t.Fatal(err)
+}
+
+// failing is a store whose values cannot be read from some byte on, until it is mended.
+type failing struct {
+	store.Store
+	from   int64
+	mended atomic.Bool
+}
+
+func (f *failing) Get(ctx context.Context, key string) (store.Object, error) {
+	object, err := f.Store.Get(ctx, key)
+	return broken{object, f}, err
+}
+
+type broken struct {
+	store.Object
+	*failing
+}
+
+func (b broken) SHA256() string { return strings.Repeat("a", 64) } // so that nothing is read to know it
+
+func (b broken) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > b.from && !b.mended.Load() {
+		return 0, io.ErrUnexpectedEOF // of a connection
 	}
-	count := &signed{Store: inner}
-	s := kurl.NewStore(count, t.TempDir())
-	for round := range 2 {
-		before := count.reads.Load()
-		if _, err := s.Get(t.Context(), "kubernetes-1.27.0.tar.gz"); !errors.Is(err, bundle.ErrForeign) || !strings.Contains(err.Error(), "has no add-on") {
-			t.Errorf("round %d: %v", round, err)
+	return b.Object.ReadAt(p, off)
+}
+
+// TestImportIsTriedAgainAfterOutage reads archives from a store that fails first: at their beginning, within an entry, and at the checksum.
+func TestImportIsTriedAgainAfterOutage(t *testing.T) {
+	noise := make([]byte, 300_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	whole := archive(t, addOn("", "x", "1", entry{"large", string(noise)})...)
+	for _, from := range []int64{70_000, 200_000, int64(len(whole)) - 4} {
+		inner, err := store.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if read := count.reads.Load() - before; (read == 0) != (round == 1) {
-			t.Errorf("round %d: the store was read %d times", round, read)
+		if _, err := inner.Put(t.Context(), "x-1.tar.gz", store.Bytes(whole)); err != nil {
+			t.Fatal(err)
 		}
+		outage := &failing{Store: inner, from: from}
+		s := kurl.NewStore(outage, t.TempDir())
+		if _, err := s.Get(t.Context(), "x-1.tar.gz"); err == nil || errors.Is(err, bundle.ErrForeign) {
+			t.Errorf("from byte %d: %v", from, err)
+		}
+		outage.mended.Store(true)
+		object, err := s.Get(t.Context(), "x-1.tar.gz")
+		if err != nil {
+			t.Errorf("from byte %d, after the outage: %v", from, err)
+			continue
+		}
+		_ = object.Close()
 	}
 }
 

@@ -170,7 +170,8 @@ func isRefusal(err error) bool {
 	_, empty := errors.AsType[*NoAddOnError](err)
 	_, large := errors.AsType[*tooLargeError](err)
 	_, wrong := errors.AsType[diag.Errors](err)
-	return empty || large || wrong
+	_, faulty := errors.AsType[*archiveError](err)
+	return empty || large || wrong || faulty
 }
 
 // refuse notes why an archive cannot be imported. It is not read again.

@@ -58,31 +58,32 @@ func (u *unpacked) utilityRef() (ref, tag string, err error) {
 		return "", "", err
 	}
 	defer content.Close()
-	for entries := tar.NewReader(content); ; {
+	from := &source{r: content}
+	for entries := tar.NewReader(from); ; {
 		header, err := entries.Next()
 		if errors.Is(err, io.EOF) {
-			return "", "", errors.New("has no manifest.json, so it is not what 'docker save' writes")
+			return "", "", faultf("has no manifest.json, so it is not what 'docker save' writes")
 		}
 		if err != nil {
-			return "", "", fmt.Errorf("not what 'docker save' writes: %w", err)
+			return "", "", from.blame(fmt.Errorf("not what 'docker save' writes: %w", err))
 		}
 		if path.Clean(header.Name) != "manifest.json" {
 			continue
 		}
 		var images []struct{ RepoTags []string }
 		if err := json.NewDecoder(io.LimitReader(entries, maxManifest)).Decode(&images); err != nil {
-			return "", "", fmt.Errorf("manifest.json: %w", err)
+			return "", "", from.blame(fmt.Errorf("manifest.json: %w", err))
 		}
 		if len(images) != 1 {
-			return "", "", fmt.Errorf("has %d images, not one", len(images))
+			return "", "", faultf("has %d images, not one", len(images))
 		}
 		for _, ref := range images[0].RepoTags {
 			if _, tag, _ := strings.Cut(path.Base(ref), ":"); catalog.IsUtilityImage(ref) && tag != "" {
 				_, err := image.ParseReference(ref)
-				return ref, tag, err
+				return ref, tag, from.blame(err)
 			}
 		}
-		return "", "", fmt.Errorf("its image is named %q, not %s:TAG", images[0].RepoTags, catalog.UtilityAddOn)
+		return "", "", faultf("its image is named %q, not %s:TAG", images[0].RepoTags, catalog.UtilityAddOn)
 	}
 }
 
