@@ -1,14 +1,19 @@
 package builder_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/lock"
 )
 
 // following is a builder that follows locks strictly.
@@ -187,6 +192,70 @@ func TestLockOfOtherPlatformsIsKept(t *testing.T) {
 			t.Errorf("the lock is\n%s", file)
 		}
 	})
+}
+
+// TestLockKeepsWhatOtherTargetsNeed has locks of targets that the builder does not build for.
+func TestLockKeepsWhatOtherTargetsNeed(t *testing.T) {
+	w := newWorld(t, "debian-12")
+	file, err := os.OpenFile(w.config, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteString(`targets:
+  rocky-9:
+    directives: [yum, yum9]
+    sources: [{url: "https://rocky.example.com/$basearch/", signedBy: /etc/keys/rocky}]
+`)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w.push(t, "one:1", layer(1, 1000))
+	repository := t.TempDir()
+	dir := filepath.Join(repository, "addons/demo/1.0")
+	writeFile(t, filepath.Join(dir, "Manifest"), "image one registry.example.io/one:1\nyum jq\ndockerout rhel-9 template/Dockerfile 1\n")
+	writeFile(t, filepath.Join(dir, "install.sh"), "function demo() { :; }\n")
+	var was lock.Lock
+	for _, name := range []string{"rocky-9", "rhel-9", "rhel-7", "debian-13"} {
+		was.Targets = append(was.Targets, lock.Target{Name: name, Platform: "linux/amd64", Names: []string{"jq"}})
+	}
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for ref, platform := range map[string]string{"base-amd64": "linux/amd64", "base-arm64": "linux/arm64", "former": "linux/amd64"} {
+		was.Images = append(was.Images, lock.Image{Ref: "registry.example.io/" + ref + ":1", Digest: digest, MediaType: ocispec.MediaTypeImageManifest, Size: 7, Platforms: map[string]string{platform: digest}})
+	}
+	locked := func() (names []string) {
+		f, err := os.Open(filepath.Join(dir, lock.FileName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		now, err := lock.Parse(lock.FileName, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range now.Targets {
+			names = append(names, one.Name)
+		}
+		for _, one := range now.Images {
+			names = append(names, strings.TrimPrefix(one.Ref, "registry.example.io/"))
+		}
+		slices.Sort(names)
+		return names
+	}
+	for name, row := range map[string]struct{ dockerfile, want string }{
+		"base images of Dockerfiles":               {"FROM registry.example.io/base-$TARGETARCH:1\nCMD x\n", "base-amd64:1 base-arm64:1 one:1 rhel-7 rhel-9 rocky-9"},
+		"but not those that they no longer name":   {"FROM scratch\nCMD x\n", "one:1 rhel-7 rhel-9 rocky-9"},
+		"and all of a Dockerfile that is not read": {"FROM $unknown\n", "base-amd64:1 base-arm64:1 former:1 one:1 rhel-7 rhel-9 rocky-9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := was.Save(filepath.Join(dir, lock.FileName)); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(repository, "template/Dockerfile"), row.dockerfile)
+			lockAddOn(t, w.builder(t, openCache(t), 4), dir, builder.LockMissing)
+			if got := strings.Join(locked(), " "); got != row.want {
+				t.Errorf("locked are %s, want %s", got, row.want)
+			}
+		})
+	}
 }
 
 func TestAssetPerArchitectureNeedsDistinctNames(t *testing.T) {

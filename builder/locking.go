@@ -62,7 +62,7 @@ func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, 
 	}
 	result.Warnings = append(result.Warnings, r.Warnings(a.manifest)...)
 	now := r.Lock()
-	b.kinds.Keep(a.manifest, &now, was)
+	b.kinds.Keep(a.directives(), &now, was)
 	if result.Changes = lock.Diff(was, now); result.Changes == nil {
 		result.Changes = []manifest.Change{}
 	}

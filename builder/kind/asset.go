@@ -125,10 +125,10 @@ func (k *assetKind) made(p bundle.PackageInfo, name string) bool {
 }
 
 // keep keeps the locks of other architectures.
-func (k *assetKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
-	for _, a := range was.Assets {
-		if _, ok := now.Asset(a.URL); !ok && slices.ContainsFunc(m.Assets(), func(d manifest.Asset) bool { return isForSomeArch(d.Source, a.URL) }) {
-			now.Assets = append(now.Assets, a)
+func (k *assetKind) keep(a AddOn, now *lock.Lock, was lock.Lock) {
+	for _, one := range was.Assets {
+		if _, ok := now.Asset(one.URL); !ok && slices.ContainsFunc(a.Manifest.Assets(), func(d manifest.Asset) bool { return isForSomeArch(d.Source, one.URL) }) {
+			now.Assets = append(now.Assets, one)
 		}
 	}
 }

@@ -148,16 +148,45 @@ func (k *dockeroutKind) changes(m *manifest.File, _, _ bundle.Contents) []string
 	return []string{"dockerout: what a Dockerfile writes is known only after it has run"}
 }
 
-// keep keeps the base images of Dockerfiles that this build does not read.
-func (k *dockeroutKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
-	if len(k.wanted(m)) == len(m.Dockerouts()) {
-		return
+// keep keeps the base images of Dockerfiles, for targets and platforms other than those of this build.
+func (k *dockeroutKind) keep(a AddOn, now *lock.Lock, was lock.Lock) {
+	platforms := make(map[string]bool)
+	for _, i := range was.Images {
+		for platform := range i.Platforms {
+			platforms[platform] = true
+		}
+	}
+	named, unreadable := make(map[string]bool), false
+	for _, d := range a.Manifest.Dockerouts() {
+		for platform := range platforms {
+			bases, err := basesOf(a, d, platform)
+			for _, ref := range bases {
+				named[ref] = true
+			}
+			unreadable = unreadable || err != nil // then it may name any of them
+		}
 	}
 	for _, i := range was.Images {
-		if _, ok := now.Image(i.Ref); !ok {
+		if _, ok := now.Image(i.Ref); !ok && (named[i.Ref] || unreadable) {
 			now.Images = append(now.Images, i)
 		}
 	}
+}
+
+// basesOf returns the images that the Dockerfile of a directive names, as a lock has them.
+func basesOf(a AddOn, d manifest.Dockerout, platform string) (refs []string, err error) {
+	plan, err := settle(a, d, platform)
+	if err != nil {
+		return nil, err
+	}
+	for _, written := range plan.Bases {
+		ref, err := image.ParseReference(written)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, ref.String())
+	}
+	return refs, nil
 }
 
 // warn names base images whose signatures the policy demands: nothing is attached to what a package does not carry.

@@ -160,13 +160,21 @@ func (k *hostPackageKind) made(_ bundle.PackageInfo, name string) bool {
 }
 
 // keep keeps the locks of other targets and platforms.
-func (k *hostPackageKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
+func (k *hostPackageKind) keep(a AddOn, now *lock.Lock, was lock.Lock) {
 	for _, t := range was.Targets {
-		reached := func(d manifest.HostPackage) bool { return d.Kind.Reaches(t.Name) }
-		if _, ok := now.Target(t.Name, t.Platform); !ok && slices.ContainsFunc(m.HostPackages(), reached) {
+		reached := func(d manifest.HostPackage) bool { return k.reaches(d, t.Name) }
+		if _, ok := now.Target(t.Name, t.Platform); !ok && slices.ContainsFunc(a.Manifest.HostPackages(), reached) {
 			now.Targets = append(now.Targets, t)
 		}
 	}
+}
+
+// reaches reports whether a directive's packages belong on a target, which may be one that this configuration does not have.
+func (k *hostPackageKind) reaches(d manifest.HostPackage, target string) bool {
+	if n := slices.IndexFunc(k.options.Known, func(t hostpkg.Target) bool { return t.Name == target }); n >= 0 {
+		return k.options.Known[n].Reaches(d.Keyword())
+	}
+	return d.Kind.Reaches(target)
 }
 
 func (p *hostPackagePart) finish(*manifest.File) {

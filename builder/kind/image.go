@@ -159,7 +159,7 @@ func (k *imageKind) made(_ bundle.PackageInfo, name string) bool {
 }
 
 // keep keeps the locks of other platforms.
-func (k *imageKind) keep(_ *manifest.File, now *lock.Lock, was lock.Lock) {
+func (k *imageKind) keep(_ AddOn, now *lock.Lock, was lock.Lock) {
 	for n, i := range now.Images {
 		if before, ok := was.Image(i.Ref); ok && before.Digest == i.Digest {
 			resolved := maps.Clone(i.Platforms)

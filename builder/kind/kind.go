@@ -55,7 +55,7 @@ type (
 	}
 	// keeper copies an earlier lock of other targets and platforms into a lock, as far as the Manifest still needs it.
 	keeper interface {
-		keep(m *manifest.File, now *lock.Lock, was lock.Lock)
+		keep(a AddOn, now *lock.Lock, was lock.Lock)
 	}
 )
 

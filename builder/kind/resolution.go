@@ -129,9 +129,9 @@ func (r Resolution) Lock() lock.Lock {
 }
 
 // Keep copies an earlier lock of other targets and platforms into a lock, as far as the Manifest still needs it.
-func (s *Set) Keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
+func (s *Set) Keep(a AddOn, now *lock.Lock, was lock.Lock) {
 	for _, k := range only[keeper](s.kinds) {
-		k.keep(m, now, was)
+		k.keep(a, now, was)
 	}
 }
 
