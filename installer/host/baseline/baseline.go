@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,8 @@ type Change struct {
 type Changes struct {
 	Files    map[string]Change `json:"files"`
 	Packages map[string]Change `json:"packages"`
+	// Data are folders with data of others, besides Options.Data.
+	Data []string `json:"data,omitempty"`
 }
 
 // Options select what is watched. The zero value watches this host.
@@ -56,6 +59,7 @@ type Options struct {
 	Root    string   // of the host's file system, default /
 	Skip    []string // unwatched paths, such as the install root
 	Folders []string // whose existence is recorded; they may be separate file systems
+	Data    []string // folders that pods write into: they are watched, and nothing below them
 }
 
 // Record is the memory of one host, kept in a folder. Of its methods only Note may be called by several steps at once.
@@ -66,6 +70,7 @@ type Record struct {
 	noting  sync.Mutex
 	seen    seen
 	changes Changes
+	learned bool // of folders with data that are not on disk yet
 }
 
 // seen is the last observed state.
@@ -138,6 +143,48 @@ func (r *Record) Before() *State { return r.before }
 // Changes returns the changes, by path and by name.
 func (r *Record) Changes() Changes { return r.changes }
 
+// Unwatch names more folders that pods write into. What is below them, or where they lead as links, is never recorded as a change of a
+// step, nor reverted, also if an earlier run recorded it. The next Begin remembers them.
+func (r *Record) Unwatch(folders ...string) {
+	for _, folder := range folders {
+		if !filepath.IsAbs(folder) {
+			continue
+		}
+		places := []string{filepath.Clean(folder)}
+		if target, err := filepath.EvalSymlinks(filepath.Join(r.options.Root, folder)); err == nil {
+			places = append(places, filepath.Join("/", strings.TrimPrefix(target, r.options.Root)))
+		}
+		for _, place := range places {
+			if !slices.Contains(r.data(), place) {
+				r.changes.Data = append(r.changes.Data, place)
+				r.learned = true
+			}
+		}
+	}
+}
+
+// remember writes what Unwatch has named.
+func (r *Record) remember() error {
+	if !r.learned {
+		return nil
+	}
+	r.learned = false
+	return r.write(changesName, r.changes)
+}
+
+// data are the folders whose content is not watched.
+func (r *Record) data() []string { return slices.Concat(r.options.Data, r.changes.Data) }
+
+// watching are the options with all folders that have become known.
+func (r *Record) watching() Options {
+	o := r.options
+	o.Data = r.data()
+	return o
+}
+
+// Look reads the current state of the host, as far as it is watched.
+func (r *Record) Look(ctx context.Context) (State, error) { return Look(ctx, r.watching()) }
+
 // Begin is called before a run changes anything. The first time it records the baseline. Later, what changed since the last look is put
 // down to the step that was open when the last run was killed, or to the steps; if none was, others changed it, and it is theirs.
 func (r *Record) Begin(ctx context.Context, open string) error {
@@ -148,7 +195,13 @@ func (r *Record) Begin(ctx context.Context, open string) error {
 // counts as not there before.
 func (r *Record) BeginWithout(ctx context.Context, open string, forget func(*State)) error {
 	if r.before == nil {
-		return r.take(ctx, forget)
+		if err := r.take(ctx, forget); err != nil {
+			return err
+		}
+		return r.remember()
+	}
+	if err := r.remember(); err != nil {
+		return err
 	}
 	if open != "" {
 		return r.Note(ctx, open)
@@ -165,7 +218,7 @@ func (r *Record) take(ctx context.Context, forget func(*State)) error {
 	if err := files.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
-	before, err := Look(ctx, r.options)
+	before, err := r.Look(ctx)
 	if err != nil {
 		return fmt.Errorf("record the state of the host: %w", err)
 	}
@@ -185,7 +238,7 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 	if o.Root == "" {
 		o.Root = "/"
 	}
-	if s.Files, s.Skipped, err = scan(o.Root, o.Skip, nil); err != nil {
+	if s.Files, s.Skipped, err = scan(o, nil); err != nil {
 		return s, err
 	}
 	if s.Packages, err = packages.Installed(ctx); err != nil {
@@ -206,7 +259,7 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 func (r *Record) look(ctx context.Context) (seen, error) {
 	now := seen{Packages: r.seen.Packages, Stamp: packages.Stamp()}
 	var err error
-	if now.Files, _, err = scan(r.options.Root, r.options.Skip, r.seen.Files); err != nil {
+	if now.Files, _, err = scan(r.watching(), r.seen.Files); err != nil {
 		return now, err
 	}
 	if now.Stamp != r.seen.Stamp || now.Stamp == "" {
@@ -240,7 +293,11 @@ func (r *Record) Note(ctx context.Context, step string) error {
 
 // compare adds the differences from the last observation to the changes.
 func (r *Record) compare(now seen, step string) (changed bool) {
+	data := r.data()
 	for path := range union(r.seen.Files, now.Files) {
+		if below(path, data) { // an earlier run watched it
+			continue
+		}
 		was, had := r.seen.Files[path]
 		is, has := now.Files[path]
 		if had == has && was.same(is) {

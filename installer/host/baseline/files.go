@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/sealift/sealift/installer/host/files"
@@ -71,13 +72,13 @@ func volatileFiles() []string {
 	return []string{"/etc/.pwd.lock", "/etc/mtab", "/etc/ld.so.cache", "/etc/adjtime", "/etc/machine-id"}
 }
 
-// scan reads all watched files below root, where "/" is a whole host. Digests of files untouched since known was made are taken
-// from there. Folders that are too large are returned as skipped.
-func scan(root string, skip []string, known Files) (all Files, skipped []string, err error) {
+// scan reads all watched files below the root of o. Digests of files untouched since known was made are taken from there. Folders
+// that are too large are returned as skipped.
+func scan(o Options, known Files) (all Files, skipped []string, err error) {
 	all = make(Files)
-	skip = append(volatileFiles(), skip...)
+	s := scanner{skip: append(volatileFiles(), o.Skip...), data: o.Data, known: known}
 	for _, folder := range watched() {
-		found, err := scanFolder(root, folder, skip, known)
+		found, err := s.folder(o.Root, folder)
 		if errors.Is(err, errTooMany) {
 			skipped = append(skipped, folder)
 			continue
@@ -95,13 +96,14 @@ var errTooMany = errors.New("too many files to watch")
 // scanner reads everything below one watched folder in the same file system.
 type scanner struct {
 	skip   []string
+	data   []string // folders whose content is not looked at
 	known  Files
 	found  Files
 	device uint64 // 0 before the first look
 }
 
-func scanFolder(root, path string, skip []string, known Files) (Files, error) {
-	s := scanner{skip: skip, known: known, found: make(Files)}
+func (s scanner) folder(root, path string) (Files, error) {
+	s.found = make(Files)
 	parent, err := files.OpenFolder(filepath.Join(root, filepath.Dir(path)))
 	if isGone(err) {
 		return s.found, nil
@@ -112,6 +114,14 @@ func scanFolder(root, path string, skip []string, known Files) (Files, error) {
 	defer parent.Close()
 	return s.found, s.look(parent, path)
 }
+
+// below reports whether a path is in one of the folders. A folder is not in itself.
+func below(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder+"/") })
+}
+
+// within reports whether a path is one of the given ones, or below it.
+func within(path string, all []string) bool { return slices.Contains(all, path) || below(path, all) }
 
 // isGone reports whether something has disappeared, or is replaced repeatedly.
 func isGone(err error) bool {
@@ -148,7 +158,7 @@ func (s *scanner) look(folder *files.Folder, path string) error {
 		return err
 	}
 	s.found[path] = f
-	if !f.Mode.IsDir() {
+	if !f.Mode.IsDir() || slices.Contains(s.data, path) {
 		return nil
 	}
 	return s.below(folder, path)

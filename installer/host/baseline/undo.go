@@ -54,8 +54,8 @@ func (r *Record) PlanUndo(except ...string) (u Undo, err error) {
 }
 
 // UndoFiles restores the files that the install changed, where they are still as the install left them. What someone changed since is
-// kept, and returned. So are files that cannot be restored safely, because their folder was replaced. The paths in except are not
-// looked at. It may be called any number of times.
+// kept, and returned. So are files that cannot be restored safely, because their folder was replaced. The paths in except, and what is
+// below them, are not looked at; nor is what is below folders with data. It may be called any number of times.
 func (r *Record) UndoFiles(except ...string) (left []Left, err error) {
 	u := r.plan(except)
 	left = u.Left
@@ -87,8 +87,9 @@ func (r *Record) plan(except []string) Undo {
 	u := Undo{Written: []string{}, Removed: []string{}, Left: []Left{}}
 	paths := slices.Sorted(maps.Keys(r.changes.Files))
 	slices.Reverse(paths)
+	data := r.data()
 	for _, path := range paths {
-		if slices.Contains(except, path) {
+		if within(path, except) || below(path, data) {
 			continue
 		}
 		change := r.changes.Files[path]
@@ -249,11 +250,12 @@ func (r *Record) restore(path string, content io.Reader) []Left {
 
 // Differences lists the differences between a state and the one before, by path, package or setting.
 func (r *Record) Differences(now State) (different []Left) {
+	data := r.data()
 	for path := range union(r.before.Files, now.Files) {
 		before, existed := r.before.Files[path]
 		is, there := now.Files[path]
 		switch {
-		case existed == there && before.same(is):
+		case below(path, data), existed == there && before.same(is):
 		case !existed:
 			if parent, known := r.before.Files[filepath.Dir(path)]; !known || !parent.Mode.IsDir() {
 				if _, shown := now.Files[filepath.Dir(path)]; shown { // its folder is named
