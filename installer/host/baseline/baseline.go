@@ -35,7 +35,8 @@ type State struct {
 	Folders map[string]bool `json:"folders"`
 	// Links are the symbolic links among the folders, with their targets.
 	Links map[string]string `json:"links,omitempty"`
-	// Skipped are folders with too many files to be watched.
+	// Skipped are folders with too many files to be watched. They stay so: a look at one that is smaller later would find all of its files
+	// new.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
@@ -78,6 +79,8 @@ type seen struct {
 	Files    Files             `json:"files"`
 	Packages map[string]string `json:"packages"`
 	Stamp    string            `json:"stamp"` // of the package manager's database
+	// Skipped are folders with too many files to be watched, since the first time. Their files are as they were seen last.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // The files of a Record. The first is written last: when it is there, so are the contents.
@@ -119,6 +122,8 @@ func Open(dir string, o Options) (*Record, error) {
 	if err := r.read(changesName, &r.changes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	// an earlier release looked at them when they were smaller
+	maps.DeleteFunc(r.changes.Files, func(path string, _ Change) bool { return within(path, before.Skipped) })
 	return r, nil
 }
 
@@ -238,7 +243,7 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 	if o.Root == "" {
 		o.Root = "/"
 	}
-	if s.Files, s.Skipped, err = scan(o, nil); err != nil {
+	if s.Files, s.Skipped, err = scan(o, nil, nil); err != nil {
 		return s, err
 	}
 	if s.Packages, err = packages.Installed(ctx); err != nil {
@@ -256,10 +261,13 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 	return s, err
 }
 
+// skipped are the folders that were too large at some time.
+func (r *Record) skipped() []string { return slices.Concat(r.before.Skipped, r.seen.Skipped) }
+
 func (r *Record) look(ctx context.Context) (seen, error) {
 	now := seen{Packages: r.seen.Packages, Stamp: packages.Stamp()}
 	var err error
-	if now.Files, _, err = scan(r.watching(), r.seen.Files); err != nil {
+	if now.Files, now.Skipped, err = scan(r.watching(), r.skipped(), r.seen.Files); err != nil {
 		return now, err
 	}
 	if now.Stamp != r.seen.Stamp || now.Stamp == "" {
@@ -280,7 +288,7 @@ func (r *Record) Note(ctx context.Context, step string) error {
 	if err != nil {
 		return fmt.Errorf("record the changes of step %s: %w", step, err)
 	}
-	changed := r.compare(now, step)
+	changed := r.compare(now, step) || len(now.Skipped) > len(r.seen.Skipped)
 	r.seen = now
 	if !changed {
 		return nil

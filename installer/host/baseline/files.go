@@ -72,13 +72,17 @@ func volatileFiles() []string {
 	return []string{"/etc/.pwd.lock", "/etc/mtab", "/etc/ld.so.cache", "/etc/adjtime", "/etc/machine-id"}
 }
 
-// scan reads all watched files below the root of o. Digests of files untouched since known was made are taken from there. Folders
-// that are too large are returned as skipped.
-func scan(o Options, known Files) (all Files, skipped []string, err error) {
+// scan reads all watched files below the root of o. Digests of files untouched since known was made are taken from there. Of folders
+// that are too large, and of those in unscanned, which once were, all stays as known. They are returned as skipped.
+func scan(o Options, unscanned []string, known Files) (all Files, skipped []string, err error) {
 	all = make(Files)
 	s := scanner{skip: append(volatileFiles(), o.Skip...), data: o.Data, known: known}
 	for _, folder := range watched() {
-		found, err := s.folder(o.Root, folder)
+		var found Files
+		err := errTooMany
+		if !slices.Contains(unscanned, folder) {
+			found, err = s.folder(o.Root, folder)
+		}
 		if errors.Is(err, errTooMany) {
 			skipped = append(skipped, folder)
 			continue
@@ -87,6 +91,11 @@ func scan(o Options, known Files) (all Files, skipped []string, err error) {
 			return nil, nil, err
 		}
 		maps.Copy(all, found)
+	}
+	for path, f := range known {
+		if within(path, skipped) {
+			all[path] = f
+		}
 	}
 	return all, skipped, nil
 }

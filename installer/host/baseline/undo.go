@@ -248,14 +248,15 @@ func (r *Record) restore(path string, content io.Reader) []Left {
 	return nil
 }
 
-// Differences lists the differences between a state and the one before, by path, package or setting.
+// Differences lists the differences between a state and the one before, by path, package or setting. Of folders that were too large to be
+// watched at any time it has none.
 func (r *Record) Differences(now State) (different []Left) {
-	data := r.data()
+	data, skipped := r.data(), append(r.skipped(), now.Skipped...)
 	for path := range union(r.before.Files, now.Files) {
 		before, existed := r.before.Files[path]
 		is, there := now.Files[path]
 		switch {
-		case below(path, data), existed == there && before.same(is):
+		case below(path, data), within(path, skipped), existed == there && before.same(is):
 		case !existed:
 			if parent, known := r.before.Files[filepath.Dir(path)]; !known || !parent.Mode.IsDir() {
 				if _, shown := now.Files[filepath.Dir(path)]; shown { // its folder is named
