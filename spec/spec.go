@@ -65,6 +65,16 @@ func (i *Installer) AddOn(name string) AddOn {
 	return AddOn{}
 }
 
+// HostPaths are the folders of hosts that add-ons keep data in, where the document names them.
+func (i *Installer) HostPaths() (folders []string) {
+	for _, a := range i.AddOns {
+		if folder, ok := a.Options["hostPath"].(string); ok && folder != "" { // of local-path-provisioner and kURL's minio
+			folders = append(folders, folder)
+		}
+	}
+	return folders
+}
+
 // Section returns the section under key, or an empty one if the document lacks it.
 func (i *Installer) Section(key string) Section {
 	for _, s := range i.Sections {

@@ -25,6 +25,7 @@ func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle
 	if err != nil {
 		return nil, err
 	}
+	record.Unwatch(i.spec.HostPaths()...)
 	if err := record.Begin(ctx, strings.Join(i.Journal.Open(), ", ")); err != nil {
 		return nil, err
 	}

@@ -152,6 +152,9 @@ func (a *Adoption) Run(ctx context.Context, observe func(lifecycle.Event)) (ran 
 	if err != nil {
 		return 0, err
 	}
+	if c := a.Found.Cluster; c.Kurl != nil && c.Kurl.Installer != nil {
+		record.Unwatch(c.Kurl.Installer.HostPaths()...)
+	}
 	if err := record.BeginWithout(ctx, strings.Join(a.Journal.Open(), ", "), forgetCluster); err != nil {
 		return 0, err
 	}

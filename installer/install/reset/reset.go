@@ -3,6 +3,7 @@
 package reset
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/spec"
 )
 
 // ErrNothingInstalled means that a reset has nothing to revert.
@@ -72,6 +75,7 @@ func Prepare(o Options) (_ *Reset, err error) {
 	if r.record, err = node.OpenBaseline(o.Root, o.LogDir); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	r.record.Unwatch(hostPaths(o.Root)...)
 	switch {
 	case r.record.Before() != nil:
 		return r, nil
@@ -81,6 +85,19 @@ func Prepare(o Options) (_ *Reset, err error) {
 		err = ErrNothingInstalled
 	}
 	return nil, errors.Join(err, r.Close())
+}
+
+// hostPaths are the folders for volumes that the installed Installer names. A record of an earlier sealift does not have them.
+func hostPaths(root string) []string {
+	text, err := regularfile.ReadFile(node.InstallerFile(root))
+	if err != nil { // a worker has none
+		return nil
+	}
+	installer, err := spec.Parse("installed Installer", bytes.NewReader(text))
+	if err != nil {
+		return nil
+	}
+	return installer.HostPaths()
 }
 
 // Sweep removes the state of an install that was killed before it changed the host: the case of ErrNothingInstalled. A folder
@@ -173,7 +190,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	if _, err := lifecycle.Run(ctx, lifecycle.Resetting, r.Plan(), r.Journal, r.Log.Narrate(observe)); err != nil {
 		return nil, err
 	}
-	now, err := baseline.Look(ctx, baseline.Options{Skip: []string{r.options.Root, r.options.LogDir}})
+	now, err := r.record.Look(ctx)
 	if err != nil {
 		return r.left, fmt.Errorf("compare the host with its state before the install: %w", err)
 	}

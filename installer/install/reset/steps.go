@@ -145,8 +145,11 @@ func (r *Reset) empty(folder string, keep bool) error {
 	return err
 }
 
+// elsewhere are the paths that other steps remove, keep, or name.
+func (r *Reset) elsewhere() []string { return append(r.DataFolders(), node.Binary) }
+
 func (r *Reset) files(ctx context.Context) error {
-	left, err := r.record.UndoFiles(node.Binary)
+	left, err := r.record.UndoFiles(r.elsewhere()...)
 	r.left = append(r.left, left...)
 	return errors.Join(err, textfile.Place{Memory: node.TextfileFile(r.options.Root)}.Remove(), command.Run(ctx, r.Log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
 }
@@ -243,6 +246,6 @@ func (r *Reset) Undoes() (lines []string, undo baseline.Undo, err error) {
 		}
 		lines = append(lines, verb+strings.Join(data, " "))
 	}
-	undo, err = r.record.PlanUndo(node.Binary)
+	undo, err = r.record.PlanUndo(r.elsewhere()...)
 	return lines, undo, err
 }

@@ -148,12 +148,13 @@ const (
 
 func baselineDir(root string) string { return filepath.Join(StateDir(root), baselineName) }
 
-// OpenBaseline opens the record of the host's state before the first change.
+// OpenBaseline opens the record of the host's state before the first change. What pods write into volumes is no change of ours.
 func OpenBaseline(root, logDir string) (*baseline.Record, error) {
 	r, err := baseline.Open(baselineDir(root),
-		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...)})
+		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...), Data: DataFolders()})
 	if err != nil {
 		return nil, fmt.Errorf("the record of the host before the install: %w", err)
 	}
+	r.Unwatch(DataFolders()...) // some may be links
 	return r, nil
 }
