@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -66,11 +67,15 @@ func (a APT) prepare() error {
 // lockPause is the time between two checks whether another package manager has ended.
 const lockPause = 2 * time.Second
 
+// lockedByAnother matches what dpkg, and debconf in a script of a package, say about a lock that another process has. The wording depends
+// on their versions. The names of packages and files may have "lock" in them.
+var lockedByAnother = regexp.MustCompile(`(?m)^(dpkg: error|debconf): .* locked by another process\b`)
+
 // dpkg calls dpkg, waiting for another package manager to end: the apt-get of an install that was killed may be running.
 func (a APT) dpkg(ctx context.Context, args ...string) error {
 	err := poll.Until(ctx, lockPause, nil, func(ctx context.Context) (bool, error) {
 		err := run(ctx, a.Output, noninteractive, "dpkg", args, []string{"--force-confold"})
-		if err != nil && strings.Contains(err.Error(), "lock") {
+		if err != nil && lockedByAnother.MatchString(err.Error()) {
 			err = poll.NotYet(err)
 		}
 		return err == nil, err
