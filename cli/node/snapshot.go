@@ -100,10 +100,10 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 		result.Index, kept, err = a.snapshots(o.store).Save(ctx, source, to...)
 		result.File = kept.File
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, snapshot.ErrNotResumed) {
 		return err
 	}
-	return a.Print(o.format, result, func() error {
+	printed := a.Print(o.format, result, func() error {
 		where := ""
 		if o.out == "" {
 			where = " in " + o.store
@@ -112,6 +112,7 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 		a.printLeftOut(result.Index)
 		return nil
 	})
+	return errors.Join(printed, err)
 }
 
 // contentOf summarizes the content of a snapshot. The sizes of volumes are known if all of it was read.

@@ -37,7 +37,7 @@ const (
 
 const unitFolder = "/etc/systemd/system"
 
-// snapshotTime is how long a snapshot or a prune may take. One that waits for a store forever would keep the timer from starting
+// snapshotTime is how long a snapshot may take. One that waits for a store forever would keep the timer from starting
 // another.
 const snapshotTime = 6 * time.Hour
 
@@ -52,7 +52,10 @@ func (s Snapshots) mounts() string {
 	return "RequiresMountsFor=" + strings.ReplaceAll(strconv.Quote(s.Store), "%", "%%") + "\n"
 }
 
-// Units returns the service that saves one snapshot and prunes, and the timer that starts it. The first snapshot is saved some
+// pruneTime is how long a prune may take, and how long a save is given to end.
+const pruneTime = 10 * time.Minute
+
+// Units returns the service that saves one snapshot and prunes, however the save ends, and the timer that starts it. The first snapshot is saved some
 // minutes after the timer starts, which it also does at boot.
 func (s Snapshots) Units(root string) []Unit {
 	volumes := ""
@@ -65,14 +68,15 @@ Description=Sealift: save a snapshot of this control plane
 [Service]
 Type=oneshot
 TimeoutStartSec=%ds
+TimeoutStopSec=%ds
 Environment=HOME=/root
 Environment=PATH=%s
 EnvironmentFile=-%s
 ExecStart=%s snapshot save --root %s --store %s --key %s%s
-ExecStart=%s snapshot prune --keep %d --store %s
+ExecStopPost=%s snapshot prune --keep %d --store %s
 MemoryMax=%dM
 NoNewPrivileges=yes
-`, s.mounts(), int64(snapshotTime.Seconds()), hostpath.Folders, SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store), snapshotMemory)
+`, s.mounts(), int64(snapshotTime.Seconds()), int64(pruneTime.Seconds()), hostpath.Folders, SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store), snapshotMemory)
 	timer := fmt.Sprintf(`[Unit]
 Description=Sealift: snapshots of this control plane
 

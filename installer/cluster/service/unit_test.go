@@ -59,7 +59,7 @@ func TestServicesHaveMemoryLimit(t *testing.T) {
 func TestSnapshotsAreSavedByTimer(t *testing.T) {
 	units := Snapshots{Every: 90 * time.Minute, Keep: 3, Store: "/mnt/%h", Key: "age1x"}.Units("/var/lib/sealift")
 	for i, wants := range [][]string{{
-		`snapshot save --root "/var/lib/sealift" --store "/mnt/%%h" --key "age1x"` + "\n" + `ExecStart=/usr/local/bin/sealift snapshot prune --keep 3 --store "/mnt/%%h"` + "\n",
+		`snapshot save --root "/var/lib/sealift" --store "/mnt/%%h" --key "age1x"` + "\n" + `ExecStopPost=/usr/local/bin/sealift snapshot prune --keep 3 --store "/mnt/%%h"` + "\n",
 		"\nRequiresMountsFor=\"/mnt/%%h\"\n\n[Service]\n", "\nTimeoutStartSec=21600s\n",
 	}, {"OnUnitActiveSec=5400s\n"}} {
 		for _, want := range wants {

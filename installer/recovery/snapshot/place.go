@@ -52,7 +52,7 @@ func At(location string, opener store.Opener) *Place {
 }
 
 // Save saves a control plane, and returns the name of the snapshot in the store. It refuses an etcd whose data may differ from the
-// cluster's: see Source.Save for such a snapshot.
+// cluster's: see Source.Save for such a snapshot. With ErrNotResumed it is saved.
 func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index, Kept, error) {
 	open, err := s.open(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index,
 	if err := open.source.remember(Last{p.location, kept}); err != nil {
 		return Index{}, Kept{}, fmt.Errorf("snapshot %s was saved in %s, but this node cannot remember that: %w", kept.File, p.location, err)
 	}
-	return open.index, kept, nil
+	return open.index, kept, open.resumed()
 }
 
 func (p *Place) write(ctx context.Context, open *opened, path string, to []age.Recipient) (size int64, err error) {

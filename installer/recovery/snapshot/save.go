@@ -45,7 +45,8 @@ type Source struct {
 
 func (s Source) path(name string) string { return files.Host{Rootfs: s.Rootfs}.Path(name) }
 
-// Save writes a snapshot to a file that only its owner can read. The file appears under its name when it is complete.
+// Save writes a snapshot to a file that only its owner can read. The file appears under its name when it is complete. With ErrNotResumed it
+// is there, too.
 func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Index, error) {
 	open, err := s.open(ctx)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Ind
 	if err != nil {
 		return Index{}, fmt.Errorf("save a snapshot as %s: %w", path, err)
 	}
-	return open.index, nil
+	return open.index, open.resumed()
 }
 
 // opened is a snapshot that is ready to be written, once.
@@ -67,7 +68,11 @@ type opened struct {
 	bytes  int64 // of all files
 	etcd   *cluster.EtcdSnapshot
 	groups []volume.Group
+	asleep error // why pods could not be resumed
 }
+
+// ErrNotResumed means that a snapshot was saved, and that pods which were quiesced for one are not resumed.
+var ErrNotResumed = errors.New("the snapshot was saved, and is complete, but not all pods are resumed")
 
 func (s Source) open(ctx context.Context) (*opened, error) {
 	if s.Root == "" {
@@ -93,7 +98,7 @@ func (s Source) open(ctx context.Context) (*opened, error) {
 		return nil, err
 	}
 	if err := o.quiescence().Wake(ctx); err != nil { // pods that a save quiesced which was killed
-		return nil, err
+		o.sleeps(err)
 	}
 	if s.Volumes {
 		if err := o.findVolumes(ctx); err != nil {

@@ -65,6 +65,20 @@ func (o *opened) quiescence() volume.Quiescence {
 	return volume.Quiescence{File: o.source.path(node.QuiescedFile(o.source.Root)), Execute: o.source.execute, Output: o.source.Output}
 }
 
+// sleeps tells that pods could not be resumed. Whoever may annotate a pod must not keep the cluster from being saved.
+func (o *opened) sleeps(err error) {
+	fmt.Fprintln(o.source.Output, "warning:", err)
+	o.asleep = errors.Join(o.asleep, err)
+}
+
+// resumed is ErrNotResumed of a save with volumes after which pods are not resumed.
+func (o *opened) resumed() error {
+	if o.asleep == nil || !o.source.Volumes {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNotResumed, o.asleep)
+}
+
 func execute(ctx context.Context, container string, command []string, output io.Writer) error {
 	containers, err := runtime.Connect(ctx, runtime.Socket)
 	if err != nil {
@@ -78,6 +92,7 @@ func execute(ctx context.Context, container string, command []string, output io.
 func (o *opened) writeVolumes(ctx context.Context, to writer) error {
 	n := 0
 	for _, g := range o.groups {
+		read := false
 		err := o.quiescence().During(ctx, g, func() error {
 			for range g.Volumes {
 				if err := o.writeVolume(ctx, to, &o.index.Volumes[n]); err != nil {
@@ -85,9 +100,14 @@ func (o *opened) writeVolumes(ctx context.Context, to writer) error {
 				}
 				n++
 			}
+			read = true
 			return nil
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+		case read && errors.Is(err, volume.ErrAsleep):
+			o.sleeps(err)
+		default:
 			return err
 		}
 	}

@@ -194,6 +194,56 @@ func TestNextSaveResumesQuiescedPods(t *testing.T) {
 	}
 }
 
+// TestFailingHookOfEarlierSaveStopsNoSave has a hook that fails for ever.
+func TestFailingHookOfEarlierSaveStopsNoSave(t *testing.T) {
+	s := controlPlane(t)
+	record := s.path(node.QuiescedFile(node.DefaultRoot))
+	if err := os.WriteFile(record, []byte(`[{"pod":"shop/db","container":"main","id":"0123","command":["thaw"],"timeout":30000000000}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.execute = func(context.Context, string, []string, io.Writer) error { return errors.New("refused") }
+	var said bytes.Buffer
+	s.Output = &said
+	to, keys := pair(t)
+	name := filepath.Join(t.TempDir(), "snapshot")
+	if _, err := s.Save(t.Context(), name, to...); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.reader(t, keys).Verify(bytes.NewReader(read(t, name))); err != nil {
+		t.Error(err)
+	}
+	if got := said.String(); !strings.Contains(got, "warning: pods stay quiesced") || !strings.Contains(got, "shop/db") {
+		t.Errorf("said %q", got)
+	}
+	if _, err := os.Stat(record); err != nil {
+		t.Error("the next save does not try again", err)
+	}
+}
+
+func TestFailingPostHookIsToldAfterVolumesAreSaved(t *testing.T) {
+	s := controlPlane(t)
+	withVolumes(t, &s)
+	refused := errors.New("refused")
+	fails := map[string]error{"thaw": refused}
+	s.execute = func(_ context.Context, _ string, command []string, _ io.Writer) error { return fails[command[0]] }
+	to, keys := pair(t)
+	for range 2 { // the second has the hook that the first left, too
+		name := filepath.Join(t.TempDir(), "snapshot")
+		saved, err := s.Save(t.Context(), name, to...)
+		if !errors.Is(err, ErrNotResumed) || !errors.Is(err, refused) {
+			t.Error(err)
+		}
+		index, err := s.reader(t, keys).Verify(bytes.NewReader(read(t, name)))
+		if err != nil || len(index.Volumes) != 2 || !slices.Equal(index.Volumes, saved.Volumes) {
+			t.Errorf("verified %+v, saved %+v, %v", index.Volumes, saved.Volumes, err)
+		}
+	}
+	delete(fails, "thaw")
+	if _, err := s.Save(t.Context(), filepath.Join(t.TempDir(), "snapshot"), to...); err != nil {
+		t.Error(err)
+	}
+}
+
 // forged is a snapshot whose archive a holder of the public key has replaced.
 func forged(t *testing.T, snapshot []byte, keys []age.Identity, to []age.Recipient, was, is string) []byte {
 	t.Helper()

@@ -32,6 +32,9 @@ const (
 // hookTime is how long a hook may take that names no timeout.
 const hookTime = 30 * time.Second
 
+// wakeTime is how long the hooks may take together that an earlier save has left. Whoever may annotate a pod chooses their timeouts.
+const wakeTime = 10 * time.Minute
+
 // Executor runs a program in a container of this host. A container that no longer runs is fs.ErrNotExist.
 type Executor func(ctx context.Context, container string, command []string, output io.Writer) error
 
@@ -88,6 +91,9 @@ func hookOf(pod corev1.Pod, phase string) (*hook, error) {
 	return h, nil
 }
 
+// same reports whether two hooks do the same in the same container.
+func (h hook) same(o hook) bool { return h.ID == o.ID && slices.Equal(h.Command, o.Command) }
+
 // run runs a hook. ctx may have ended: what quiesces a pod must not stay.
 func (h hook) run(ctx context.Context, execute Executor, output io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("it took longer than %v", h.Timeout))
@@ -115,6 +121,9 @@ type Quiescence struct {
 // ErrBusy means that another process quiesces pods of this host.
 var ErrBusy = errors.New("another 'sealift snapshot save' reads volumes of this host; wait until it has ended")
 
+// ErrAsleep means that hooks which resume pods have failed. What was read of volumes before is whole.
+var ErrAsleep = errors.New("pods stay quiesced until the next save resumes them")
+
 // lock acquires the lock of the file, which ends with the process.
 func (q Quiescence) lock() (release func(), err error) {
 	f, err := files.Append(q.File + ".lock")
@@ -130,7 +139,7 @@ func (q Quiescence) lock() (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// During runs the hooks before and after work on the volumes of a group. Those after it run however the work ends.
+// During runs the hooks before and after work on the volumes of a group. Those after it run however the work ends. Their error is ErrAsleep.
 func (q Quiescence) During(ctx context.Context, g Group, work func() error) (err error) {
 	if len(g.hooks) == 0 {
 		return work()
@@ -140,18 +149,27 @@ func (q Quiescence) During(ctx context.Context, g Group, work func() error) (err
 		return err
 	}
 	defer release()
-	var wakes []hook
+	var wakes, others []hook // others could not be resumed before
 	for _, h := range g.hooks {
 		if h.after != nil {
 			wakes = append(wakes, *h.after)
 		}
 	}
 	if len(wakes) > 0 {
-		if err := q.remember(wakes); err != nil {
+		left, err := q.remembered()
+		if err != nil {
+			return err
+		}
+		others = slices.DeleteFunc(left, func(h hook) bool { return slices.ContainsFunc(wakes, h.same) })
+		if err := q.remember(slices.Concat(wakes, others)); err != nil {
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, q.wake(context.WithoutCancel(ctx))) }()
+	defer func() {
+		if len(wakes) > 0 {
+			err = errors.Join(err, q.wake(context.WithoutCancel(ctx), wakes, others))
+		}
+	}()
 	for _, h := range g.hooks {
 		if h.before == nil {
 			continue
@@ -171,6 +189,21 @@ func (q Quiescence) remember(wakes []hook) error {
 	return files.WriteMode(q.File, 0o600, text)
 }
 
+// remembered are the hooks that are still to run.
+func (q Quiescence) remembered() (wakes []hook, err error) {
+	text, err := regularfile.ReadFile(q.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &wakes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of quiesced pods in %s: %w", q.File, err)
+	}
+	return wakes, nil
+}
+
 // Wake runs the hooks that are to run after volumes were read, and that a process which was killed has left. It leaves those of a
 // working one.
 func (q Quiescence) Wake(ctx context.Context) error {
@@ -185,21 +218,17 @@ func (q Quiescence) Wake(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	return q.wake(ctx)
+	wakes, err := q.remembered()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wakeTime, fmt.Errorf("the hooks that an earlier save left took longer than %v", wakeTime))
+	defer cancel()
+	return q.wake(ctx, wakes, nil)
 }
 
-func (q Quiescence) wake(ctx context.Context) error {
-	text, err := regularfile.ReadFile(q.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var wakes []hook
-	if err == nil {
-		err = json.Unmarshal(text, &wakes)
-	}
-	if err != nil {
-		return fmt.Errorf("read the list of quiesced pods in %s: %w", q.File, err)
-	}
+// wake runs hooks, and remembers those that fail, and others.
+func (q Quiescence) wake(ctx context.Context, wakes, others []hook) (err error) {
 	var asleep []hook
 	for _, h := range wakes {
 		failed := h.run(ctx, q.Execute, q.Output)
@@ -209,7 +238,10 @@ func (q Quiescence) wake(ctx context.Context) error {
 		err, asleep = errors.Join(err, failed), append(asleep, h)
 	}
 	if len(asleep) > 0 {
-		return errors.Join(fmt.Errorf("pods stay quiesced until the next save resumes them: %w", err), q.remember(asleep))
+		err = fmt.Errorf("%w: %w", ErrAsleep, err)
+	}
+	if asleep = append(asleep, others...); len(asleep) > 0 {
+		return errors.Join(err, q.remember(asleep))
 	}
 	return files.Remove(q.File)
 }

@@ -179,6 +179,25 @@ func TestPodsQuiescedByKilledSaveAreResumed(t *testing.T) {
 	}
 }
 
+// TestPodsThatStayQuiescedAreNotForgotten has a pod of another group that could not be resumed.
+func TestPodsThatStayQuiescedAreNotForgotten(t *testing.T) {
+	r := &recorder{}
+	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
+	other := hook{Pod: "shop/cache", Container: "main", ID: "main-of-cache", Command: []string{"thaw"}, Timeout: hookTime}
+	if err := q.remember([]hook{other, {Pod: "shop/db", Container: "main", ID: "main-of-db", Command: []string{"thaw"}, Timeout: hookTime}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.During(t.Context(), quieted(t), func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(r.ran, ", "); got != "main-of-db freeze, main-of-db thaw, main-of-log rotate" {
+		t.Error(got)
+	}
+	if left, err := q.remembered(); err != nil || len(left) != 1 || !left[0].same(other) {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
 func TestInterruptedSaveResumesPods(t *testing.T) {
 	r := &recorder{}
 	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
