@@ -108,13 +108,13 @@ func (t Tokens) file(text string) string { return filepath.Join(t.Dir, digest(te
 
 // CheckName accepts the names of people that a line of an audit and a page can show.
 func CheckName(name string) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("a name for the audit has 1 to %d characters", maxName)
+	}
 	for _, r := range name {
 		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_@+", r) {
 			return fmt.Errorf("%q is not a name for the audit: use letters, digits and .-_@+", name)
 		}
-	}
-	if name == "" || len(name) > maxName {
-		return fmt.Errorf("a name for the audit has 1 to %d characters", maxName)
 	}
 	return nil
 }

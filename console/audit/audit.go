@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/internal/filelock"
@@ -24,6 +26,10 @@ const (
 	defaultSize = 4 << 20
 	// kept is how many rotated files remain.
 	kept = 4
+	// maxText is the maximum length of each text of an entry, in bytes. A longer one is cut: clients choose some of them.
+	maxText = 4 << 10
+	// cut ends a text that was cut.
+	cut = "…"
 )
 
 // Entry is one line.
@@ -36,6 +42,16 @@ type Entry struct {
 	What    string    `json:"what"` // such as login, action snapshot-save
 	Result  string    `json:"result"`
 	Detail  string    `json:"detail,omitempty"` // such as the command
+}
+
+// bounded returns the entry with its texts cut.
+func (e Entry) bounded() Entry {
+	for _, text := range []*string{&e.Who, &e.Role, &e.Session, &e.From, &e.What, &e.Result, &e.Detail} {
+		if len(*text) > maxText {
+			*text = strings.ToValidUTF8((*text)[:maxText-len(cut)], "") + cut
+		}
+	}
+	return e
 }
 
 // Log is a file of entries. Its methods may be called from several goroutines and programs.
@@ -52,10 +68,10 @@ func New(name string, size int64) *Log {
 	return &Log{name: name, size: size}
 }
 
-// Write adds an entry, and returns when it is on the disk.
+// Write adds an entry, with its texts cut at 4 KiB, and returns when it is on the disk.
 func (l *Log) Write(e Entry) (err error) {
 	e.Time = e.Time.UTC()
-	line, err := json.Marshal(e)
+	line, err := json.Marshal(e.bounded())
 	if err != nil {
 		return err
 	}
@@ -146,13 +162,17 @@ func read(name string) (all []Entry, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); ; {
-		if !lines.Scan() {
-			return all, lines.Err()
-		}
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n') // of any length: an earlier release did not cut texts
 		var e Entry
-		if json.Unmarshal(lines.Bytes(), &e) == nil && !e.Time.IsZero() {
-			all = append(all, e)
+		if json.Unmarshal(line, &e) == nil && !e.Time.IsZero() {
+			all = append(all, e.bounded())
+		}
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
 		}
 	}
 }

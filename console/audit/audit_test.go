@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -84,5 +86,34 @@ func TestCutLineIsLeftOut(t *testing.T) {
 	}
 	if last, err := log.Last(10); err != nil || len(last) != 1 || last[0].What != "login" {
 		t.Errorf("got %v, %v", last, err)
+	}
+}
+
+// TestLongTextsKeepAuditReadable has texts of clients that are longer than a line of most readers.
+func TestLongTextsKeepAuditReadable(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.New(name, 0)
+	before := `{"time":"2026-01-02T03:04:05Z","who":"joe","from":"","what":"of an earlier release","result":"` + strings.Repeat("x", 1<<20) + `"}` + "\n"
+	if err := os.WriteFile(name, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("ä", 100_000)
+	if err := log.Write(audit.Entry{Time: time.Unix(1, 0), Who: long, Role: long, Session: long, From: long, What: long, Result: long, Detail: strings.Repeat("\x01", 100_000)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Write(audit.Entry{Time: time.Unix(2, 0), What: "login"}); err != nil {
+		t.Fatal(err)
+	}
+	last, err := log.Last(10)
+	if err != nil || len(last) != 3 || last[0].What != "login" || last[2].What != "of an earlier release" {
+		t.Fatalf("%d entries, %v", len(last), err)
+	}
+	for i, text := range []string{last[1].Who, last[1].Role, last[1].Session, last[1].From, last[1].What, last[1].Result, last[1].Detail, last[2].Result} {
+		if len(text) > 4096 || len(text) < 4000 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…") {
+			t.Errorf("text %d has %d bytes: %.20q", i, len(text), text)
+		}
+	}
+	if info, err := os.Stat(name); err != nil || info.Size() > int64(len(before))+64<<10 {
+		t.Errorf("%d bytes, %v", info.Size(), err)
 	}
 }

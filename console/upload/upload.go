@@ -60,6 +60,9 @@ type Request struct {
 	Who    string // name of the person
 }
 
+// maxName is the maximum length of a bundle's file name.
+const maxName = 208
+
 var (
 	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,200}\.(tar\.gz|tgz)$`)
 	digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -70,6 +73,9 @@ func IsBundle(name string) bool { return nameForm.MatchString(name) }
 
 // CheckName refuses what is not the name of a bundle's file. The error is ErrInvalid.
 func CheckName(name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("%w: the name of a bundle has at most %d characters, not %d", ErrInvalid, maxName, len(name))
+	}
 	if !IsBundle(name) {
 		return fmt.Errorf("%w: %q is not a name of a bundle; use letters, digits and ._+-, with .tar.gz at the end", ErrInvalid, name)
 	}

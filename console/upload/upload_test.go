@@ -365,3 +365,13 @@ func TestDamagedRecordsAreRemoved(t *testing.T) {
 		t.Errorf("they left %v", names)
 	}
 }
+
+func TestLongNameIsNotRepeated(t *testing.T) {
+	longest := strings.Repeat("a", 201) + ".tar.gz"
+	for name, ok := range map[string]bool{longest: true, "a" + longest: false, strings.Repeat("\x01", 1<<20): false, "a b.tgz": false} {
+		err := upload.CheckName(name)
+		if ok != (err == nil) || err != nil && (!errors.Is(err, upload.ErrInvalid) || len(err.Error()) > 300) {
+			t.Errorf("a name of %d bytes: %.300v", len(name), err)
+		}
+	}
+}
