@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -210,6 +211,59 @@ func TestSessionIsRevoked(t *testing.T) {
 	}
 	if _, err := sessions.Find(two); err != nil {
 		t.Errorf("another session: %v", err)
+	}
+}
+
+func TestOnePersonDoesNotTakeAllSessions(t *testing.T) {
+	c := newClock()
+	sessions := access.Sessions{Dir: t.TempDir(), Now: c.read}
+	begin := func(p access.Person) string {
+		t.Helper()
+		c.now = c.now.Add(time.Second)
+		p.Role = access.Viewer
+		secret, _, err := sessions.Begin(p, "192.0.2.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	others := []string{begin(access.Person{Name: "joe"}), begin(access.Person{Name: "jane", Issuer: "https://login.example", Subject: "1"})}
+	var own []string
+	for range 20 {
+		own = append(own, begin(access.Person{Name: "jane"}))
+	}
+	for n, secret := range append(others, own...) {
+		_, err := sessions.Find(secret)
+		if ended := n >= len(others) && n < len(others)+len(own)-8; ended != errors.Is(err, access.ErrNoSession) || !ended && err != nil {
+			t.Errorf("session %d: %v", n, err)
+		}
+	}
+	for n := range 10 { // the issuer calls the person otherwise each time
+		begin(access.Person{Name: fmt.Sprint("jane", n), Issuer: "https://login.example", Subject: "1"})
+	}
+	if all, err := sessions.List(); err != nil || len(all) != 1+8+8 {
+		t.Errorf("%d sessions, %v", len(all), err)
+	}
+}
+
+func TestSessionsAreLimited(t *testing.T) {
+	c := newClock()
+	sessions := access.Sessions{Dir: t.TempDir(), Now: c.read}
+	begin := func(name string) error {
+		_, _, err := sessions.Begin(access.Person{Name: name, Role: access.Viewer}, "192.0.2.1")
+		return err
+	}
+	for n := range 256 {
+		if err := begin(fmt.Sprint("p", n)); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := sessions.Room(); err == nil || begin("another") == nil {
+		t.Errorf("there is room for a 257th: %v", err)
+	}
+	c.now = c.now.Add(access.IdleTime)
+	if err := errors.Join(sessions.Room(), begin("another")); err != nil {
+		t.Error(err)
 	}
 }
 

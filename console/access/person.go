@@ -20,3 +20,11 @@ func (p Person) Who() string {
 	}
 	return fmt.Sprintf("%s (%s of %s)", p.Name, p.Subject, p.Issuer)
 }
+
+// isSame reports whether two logins are of one person. An issuer may give a person another name.
+func (p Person) isSame(o Person) bool {
+	if p.Issuer == "" {
+		return o.Issuer == "" && p.Name == o.Name
+	}
+	return p.Issuer == o.Issuer && p.Subject == o.Subject
+}

@@ -25,8 +25,8 @@ const (
 	SessionTime = 12 * time.Hour
 	// seenPause is the time between writes of when a session was last seen.
 	seenPause = 20 * time.Second
-	// maxSessions is the maximum number of sessions.
-	maxSessions = 256
+	// maxSessions is the maximum number of sessions, maxOwn that of one person.
+	maxSessions, maxOwn = 256, 8
 	// idLength is the length of a session's ID, in hex digits of the hash.
 	idLength = 16
 )
@@ -56,7 +56,24 @@ type Sessions struct {
 	Now func() time.Time
 }
 
-// Begin makes a session with a new secret, which the person's browser keeps as a cookie.
+// Room is an error while there is no room for another session. A token that is used once should not be redeemed then.
+func (s Sessions) Room() error {
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	return checkRoom(len(all))
+}
+
+func checkRoom(sessions int) error {
+	if sessions >= maxSessions {
+		return fmt.Errorf("%d sessions are in use, which is the limit; end some with 'sealift-console sessions revoke'", sessions)
+	}
+	return nil
+}
+
+// Begin makes a session with a new secret, which the person's browser keeps as a cookie. A person who has too many loses the oldest ones: one
+// person must not take the room of others.
 func (s Sessions) Begin(p Person, from string) (secret string, made Session, err error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return "", made, err
@@ -65,8 +82,19 @@ func (s Sessions) Begin(p Person, from string) (secret string, made Session, err
 	if err != nil {
 		return "", made, err
 	}
-	if len(all) >= maxSessions {
-		return "", made, fmt.Errorf("%d sessions are in use, which is the limit; end some with 'sealift-console sessions revoke'", len(all))
+	own := slices.DeleteFunc(slices.Clone(all), func(one Session) bool { return !one.isSame(p) })
+	if len(own) >= maxOwn {
+		old := own[maxOwn-1:]
+		ended, err := s.Revoke(func(one Session) bool {
+			return slices.ContainsFunc(old, func(o Session) bool { return o.ID == one.ID })
+		})
+		if err != nil {
+			return "", made, err
+		}
+		all = all[len(ended):]
+	}
+	if err := checkRoom(len(all)); err != nil {
+		return "", made, err
 	}
 	secret = rand.Text()
 	made = Session{ID: digest(secret)[:idLength], Person: p, From: from, Began: s.Now().UTC(), Seen: s.Now().UTC()}

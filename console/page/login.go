@@ -47,6 +47,9 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if !s.attempts.Allow(connlimit.Key(r.RemoteAddr)) {
 		return s.tooManyLogins(w, r)
 	}
+	if err := s.Sessions.Room(); err != nil {
+		return err
+	}
 	token, err := s.Tokens.Redeem(r.PostForm.Get("token"))
 	if errors.Is(err, access.ErrRefused) {
 		s.note(s.Refused, r, visitor{}, "login", "refused", "")

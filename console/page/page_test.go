@@ -126,6 +126,23 @@ func TestRolesWalkEverything(t *testing.T) {
 }
 
 // TestActionsAreInTheAudit starts an action, and reads who did it. Without an audit it does not run.
+// TestTokenOutlastsFullConsole has all sessions in use.
+func TestTokenOutlastsFullConsole(t *testing.T) {
+	c := start(t, documents())
+	for n := range 256 {
+		if _, _, err := c.options.Sessions.Begin(access.Person{Name: fmt.Sprint("p", n), Role: access.Viewer}, "192.0.2.1"); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	p, token := c.person(), c.newToken(access.Viewer)
+	if code, h, _ := p.post("/login", p.form("/login"), url.Values{"token": {token}}); code == http.StatusSeeOther || h.Get("Set-Cookie") != "" {
+		t.Errorf("got %d", code)
+	}
+	if _, err := c.token.Redeem(token); err != nil {
+		t.Errorf("the token was used: %v", err)
+	}
+}
+
 func TestActionsAreInTheAudit(t *testing.T) {
 	c := start(t, documents())
 	p := c.as(access.Operator)
