@@ -293,9 +293,16 @@ func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 	return f.Close, nil // closing releases the lock
 }
 
+// recovered is the folder for fsck at the root of a file system, which only root can read. A store may be such a root. Of other folders that
+// cannot be read the values would be missing, so they fail.
+const recovered = "lost+found"
+
 func (d *folder) list(ctx context.Context, prefix string) ([]Info, error) {
 	var infos []Info
 	err := fs.WalkDir(d.root.FS(), ".", func(p string, entry fs.DirEntry, err error) error {
+		if p == recovered && errors.Is(err, fs.ErrPermission) {
+			return fs.SkipDir
+		}
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/internal/testing/short"
 	"github.com/sealift/sealift/store"
 )
 
@@ -113,6 +115,50 @@ func TestFolderIsListedByPrefix(t *testing.T) {
 		if got := strings.Join(keys, " "); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", prefix, got, err, want)
 		}
+	}
+}
+
+// TestRootOfFileSystemIsListed has a folder that only root can read, as mkfs makes it.
+func TestRootOfFileSystemIsListed(t *testing.T) {
+	short.AsRoot(t, "another user")
+	for name, row := range map[string]struct {
+		folder string
+		fails  bool
+	}{
+		"what fsck finds":        {"lost+found", false},
+		"such a folder below":    {"a/lost+found", true},
+		"values of another user": {"b", true},
+		"the store itself":       {".", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "store-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			if err := os.Mkdir(filepath.Join(dir, "a"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, dir, "a/one", []byte("x"))
+			if err := errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(dir, row.folder), 0o755), os.Chmod(filepath.Join(dir, row.folder), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			s, err := store.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.LockOSThread() // whose user alone changes; never unlocked, so that it ends with this test
+			if err := unix.Setfsuid(65534); err != nil {
+				t.Fatal(err)
+			}
+			infos, err := s.List(t.Context(), "")
+			if err := unix.Setfsuid(0); err != nil {
+				t.Fatal(err)
+			}
+			if row.fails != errors.Is(err, fs.ErrPermission) || !row.fails && (len(infos) != 1 || infos[0].Key != "a/one") {
+				t.Errorf("listed %v, %v", infos, err)
+			}
+		})
 	}
 }
 
