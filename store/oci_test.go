@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -141,6 +142,43 @@ func TestFailingRegistryIsRetried(t *testing.T) {
 	}
 	if len(refused) < 6 {
 		t.Errorf("only %v were refused", refused)
+	}
+}
+
+// TestRegistryMayWorkAfterLastByte has a registry that checks a blob for longer than a transfer may stall, and one that does not answer.
+func TestRegistryMayWorkAfterLastByte(t *testing.T) {
+	const stall = time.Second
+	for name, row := range map[string]struct {
+		works time.Duration
+		fails bool
+	}{
+		"long": {5 * stall / 2, false}, "for ever": {time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := faultyregistry.New(t)
+			r.SetFault(func(_ http.ResponseWriter, q *http.Request) bool {
+				if q.Method != http.MethodPut || !strings.Contains(q.URL.Path, "/blobs/uploads/") || q.ContentLength < 1000 {
+					return false
+				}
+				body, err := io.ReadAll(q.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				q.Body = io.NopCloser(bytes.NewReader(body))
+				select {
+				case <-time.After(row.works):
+				case <-q.Context().Done():
+				}
+				return false
+			})
+			s := open(t, store.Opener{Write: true, Stall: stall, Retry: store.Retry{Attempts: 1}}, "oci://"+r.Host+"/packages")
+			v := valueOf(t, random(300_000))
+			_, err := s.Put(t.Context(), "app-1.0.tar.gz", v)
+			if row.fails != (err != nil) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

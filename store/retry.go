@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/smithy-go"
@@ -94,18 +95,25 @@ type guard struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	stall  time.Duration
+	most   atomic.Int64 // what the timer is set to
 }
 
 func newGuard(ctx context.Context, stall time.Duration) *guard {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return &guard{
-		Context: ctx, cancel: cancel, stall: stall,
-		timer: time.AfterFunc(stall, func() { cancel(fmt.Errorf("%w (%s)", errStalled, stall)) }),
-	}
+	g := &guard{Context: ctx, cancel: cancel, stall: stall}
+	g.most.Store(int64(stall))
+	g.timer = time.AfterFunc(stall, func() { cancel(fmt.Errorf("%w (%s)", errStalled, time.Duration(g.most.Load()))) })
+	return g
 }
 
-func (g *guard) moved() { g.timer.Reset(g.stall) } // a byte moved, or is about to
-func (g *guard) pause() { g.timer.Stop() }         // nothing is expected to move
+func (g *guard) moved() { g.wait(g.stall) }                // a byte moved, or is about to
+func (g *guard) sent()  { g.wait(retryTimeout * g.stall) } // the server has everything, and works on it
+func (g *guard) pause() { g.timer.Stop() }                 // nothing is expected to move
+
+func (g *guard) wait(most time.Duration) {
+	g.most.Store(int64(most))
+	g.timer.Reset(most)
+}
 
 func (g *guard) end() {
 	g.timer.Stop()

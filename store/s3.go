@@ -18,7 +18,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 )
 
-// retryTimeout multiplies the timeout for completing an upload, because the server joins the parts then.
+// retryTimeout multiplies the timeout for the answer to an upload, because the server checks it or joins its parts then.
 const retryTimeout = 5
 
 // bucket is a store in a bucket of an S3 server.

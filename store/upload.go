@@ -85,7 +85,8 @@ func (b *bucket) send(ctx context.Context, content io.ReaderAt, off, n int64, re
 	})
 }
 
-// movingSection is the content of a request. Each read means that the connection makes progress.
+// movingSection is the content of a request. Each read means that the connection makes progress. After the last one, servers check the
+// content and store it.
 type movingSection struct {
 	*io.SectionReader
 	guard *guard
@@ -93,7 +94,11 @@ type movingSection struct {
 
 func (m *movingSection) Read(p []byte) (int, error) {
 	m.guard.moved()
-	return m.SectionReader.Read(p)
+	n, err := m.SectionReader.Read(p)
+	if at, seekErr := m.Seek(0, io.SeekCurrent); seekErr == nil && at == m.Size() {
+		m.guard.sent()
+	}
+	return n, err
 }
 
 // hideEncoding leaves the header Accept-Encoding out of signatures: Google's S3 and some proxies change it on its way. The
