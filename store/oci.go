@@ -282,6 +282,7 @@ func (r *registryRepository) tags(ctx context.Context, prefix string) (tags []st
 	for range maxTagPages {
 		var page struct{ Tags []string }
 		var link string
+		at := next
 		err := r.opener.Retry.do(ctx, func(ctx context.Context) error {
 			g := newGuard(ctx, r.opener.Stall)
 			defer g.end()
@@ -289,7 +290,7 @@ func (r *registryRepository) tags(ctx context.Context, prefix string) (tags []st
 			if err != nil {
 				return g.explain(err)
 			}
-			link = resp.Header.Get("Link")
+			link, at = resp.Header.Get("Link"), resp.Request.URL // where a redirect led
 			data, err := readDocument(resp)
 			if err != nil {
 				return g.explain(err)
@@ -307,7 +308,7 @@ func (r *registryRepository) tags(ctx context.Context, prefix string) (tags []st
 				tags = append(tags, tag)
 			}
 		}
-		if next, err = transfer.NextPage(next, link); err != nil || next == nil {
+		if next, err = transfer.NextPage(at, link); err != nil || next == nil {
 			return tags, err
 		}
 	}

@@ -227,6 +227,45 @@ func TestLoginOfRegistry(t *testing.T) {
 	}
 }
 
+// TestPagesOfTagsAreThoseOfTheRegistryBehind lists a repository by a registry that redirects to another path on another host.
+func TestPagesOfTagsAreThoseOfTheRegistryBehind(t *testing.T) {
+	front, behind := faultyregistry.New(t), faultyregistry.New(t)
+	put := open(t, store.Opener{Write: true}, "oci://"+behind.Host+"/prod/packages")
+	var tags []string
+	for _, key := range []string{"a-1.0.tar.gz", "b-1.0.tar.gz"} {
+		if _, err := put.Put(t.Context(), key, store.Bytes([]byte(key))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range behind.Requests() {
+		if _, tag, ok := strings.Cut(line, "/manifests/"); ok && strings.HasPrefix(line, http.MethodPut) {
+			tags = append(tags, tag)
+		}
+	}
+	if len(tags) != 2 {
+		t.Fatal(tags)
+	}
+	front.SetFault(func(w http.ResponseWriter, q *http.Request) bool {
+		http.Redirect(w, q, "http://"+behind.Host+strings.Replace(q.URL.RequestURI(), "/packages/", "/prod/packages/", 1), http.StatusTemporaryRedirect)
+		return true
+	})
+	behind.SetFault(func(w http.ResponseWriter, q *http.Request) bool {
+		if !strings.HasSuffix(q.URL.Path, "/prod/packages/tags/list") {
+			return false
+		}
+		tag := tags[1]
+		if !q.URL.Query().Has("last") {
+			w.Header().Set("Link", "<"+q.URL.Path+"?last="+tags[0]+`>; rel="next"`)
+			tag = tags[0]
+		}
+		fmt.Fprintf(w, `{"name":"prod/packages","tags":[%q]}`, tag)
+		return true
+	})
+	if infos, err := open(t, store.Opener{}, "oci://"+front.Host+"/packages").List(t.Context(), ""); err != nil || len(infos) != 2 {
+		t.Errorf("listed %v, %v", infos, err)
+	}
+}
+
 // TestUploadsStayAtTheRegistry has registries that name another place for an upload: without TLS, as behind a proxy that does not say so, or
 // on another host. The credentials of the registry would go there.
 func TestUploadsStayAtTheRegistry(t *testing.T) {
