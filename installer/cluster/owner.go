@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -43,7 +44,7 @@ func newApplier(config *rest.Config) (*applier, error) {
 	engine := kube.New(cluster, kube.Options{})
 	m := &applier{engine: engine, client: client, records: addon.RecordsOf(cluster.Dynamic())}
 	m.records.Retry = func(ctx context.Context, request func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
+		ctx, cancel := context.WithTimeout(ctx, speed.Patience(kube.DefaultApplyTimeout))
 		defer cancel()
 		return engine.Retry(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
 	}
@@ -52,9 +53,19 @@ func newApplier(config *rest.Config) (*applier, error) {
 
 // alone calls work while nobody else applies add-ons to the cluster.
 func (m *applier) alone(ctx context.Context, output io.Writer, work func(context.Context) error) error {
-	return lease.Run(ctx, m.engine.Cluster, lease.Options{Namespace: addon.Namespace, Name: addon.Lease, Waiting: func(holder string) {
-		fmt.Fprintln(output, addon.Waiting(holder))
-	}, Lost: func(err error) { fmt.Fprintf(output, "starting over: %v\n", err) }}, work)
+	o := leaseFor(speed.Patience)
+	o.Waiting = func(holder string) { fmt.Fprintln(output, addon.Waiting(holder)) }
+	o.Lost = func(err error) { fmt.Fprintf(output, "starting over: %v\n", err) }
+	return lease.Run(ctx, m.engine.Cluster, o, work)
+}
+
+// leaseTime is how long others wait for a silent holder of the Lease of add-ons. A quarter of two thirds of it is for one request.
+const leaseTime = 15 * time.Second
+
+// leaseFor returns the Lease of add-ons with the times that patience gives this host. The API server of a slow host takes seconds for an answer,
+// and minutes after a loss of power.
+func leaseFor(patience func(time.Duration) time.Duration) lease.Options {
+	return lease.Options{Namespace: addon.Namespace, Name: addon.Lease, Duration: patience(leaseTime).Round(time.Second), Outage: patience(kube.DefaultApplyTimeout)}
 }
 
 // KeptBy reports that an add-on stays with its owner, and how the installer gets it back.

@@ -187,3 +187,13 @@ func TestInstallerAndChannelMeet(t *testing.T) {
 		}
 	}
 }
+
+func TestLeaseFitsSlowHost(t *testing.T) {
+	for _, times := range []float64{1, 1.5, 7.03} {
+		slow := func(d time.Duration) time.Duration { return time.Duration(times * float64(d)) }
+		o := leaseFor(slow)
+		if o.Duration%time.Second != 0 || o.Duration < slow(leaseTime)-time.Second || o.Outage != slow(kube.DefaultApplyTimeout) {
+			t.Errorf("%v times slower: others wait %v for a silent holder, and we %v for the API server", times, o.Duration, o.Outage)
+		}
+	}
+}

@@ -42,7 +42,7 @@ func WithClusterLock(ctx context.Context, c *kube.Cluster, on Host, begins Opera
 		return err
 	}
 	return lease.Run(ctx, c, lease.Options{
-		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1, Waiting: waiting,
+		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1, Waiting: waiting, Outage: leader.Outage(),
 	}, func(ctx context.Context) error {
 		if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return on.Check(ctx, client, begins) }); err != nil {
 			return err

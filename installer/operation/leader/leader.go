@@ -199,10 +199,13 @@ const (
 	outagePause = time.Second
 )
 
+// Outage is how long this host gets for the restart of the only API server.
+func Outage() time.Duration { return speed.Stretch(outage) }
+
 // RetryDuringOutage repeats a request until it succeeds, or the API has been unreachable for six minutes. A permanent error ends it at
 // once: see kube.Poll.
 func RetryDuringOutage(ctx context.Context, request func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, speed.Stretch(outage))
+	bounded, cancel := context.WithTimeout(ctx, Outage())
 	defer cancel()
 	return kube.Poll(bounded, outagePause, request)
 }
