@@ -14,8 +14,7 @@ type mount struct {
 	readOnly bool
 }
 
-// programFolders are where the programs of a node lie. dpkg runs the scripts of packages from its own folder. Containers are no matter: their
-// file systems are mounts of their own.
+// programFolders have the programs of a node, and the scripts of Debian packages. The file systems of containers are mounts of their own.
 func programFolders() []string {
 	return []string{"/usr/local/bin", "/opt/cni/bin", "/var/lib/sealift", "/var/lib/dpkg"}
 }

@@ -56,7 +56,7 @@ type Sessions struct {
 	Now func() time.Time
 }
 
-// Room is an error while there is no room for another session. A token that is used once should not be redeemed then.
+// Room returns an error if no other session can begin. Callers ask before they redeem a token, which works once.
 func (s Sessions) Room() error {
 	all, err := s.List()
 	if err != nil {

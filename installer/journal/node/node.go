@@ -148,7 +148,7 @@ const (
 
 func baselineDir(root string) string { return filepath.Join(StateDir(root), baselineName) }
 
-// OpenBaseline opens the record of the host's state before the first change. What pods write into volumes is no change of ours.
+// OpenBaseline opens the record of the host's state before the first change. It leaves out what pods write into volumes.
 func OpenBaseline(root, logDir string) (*baseline.Record, error) {
 	r, err := baseline.Open(baselineDir(root),
 		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...), Data: DataFolders()})

@@ -65,7 +65,7 @@ func (o *opened) quiescence() volume.Quiescence {
 	return volume.Quiescence{File: o.source.path(node.QuiescedFile(o.source.Root)), Execute: o.source.execute, Output: o.source.Output}
 }
 
-// sleeps tells that pods could not be resumed. Whoever may annotate a pod must not keep the cluster from being saved.
+// sleeps warns that pods could not be resumed. The save goes on: anybody who may annotate a pod could stop it otherwise.
 func (o *opened) sleeps(err error) {
 	fmt.Fprintln(o.source.Output, "warning:", err)
 	o.asleep = errors.Join(o.asleep, err)

@@ -32,7 +32,7 @@ const (
 // hookTime is how long a hook may take that names no timeout.
 const hookTime = 30 * time.Second
 
-// wakeTime is how long the hooks may take together that an earlier save has left. Whoever may annotate a pod chooses their timeouts.
+// wakeTime is how long all hooks together may take that an earlier save has left. Their own timeouts are annotations of pods.
 const wakeTime = 10 * time.Minute
 
 // Executor runs a program in a container of this host. A container that no longer runs is fs.ErrNotExist.
