@@ -123,7 +123,7 @@ func Open(dir string, o Options) (*Record, error) {
 		return nil, err
 	}
 	// an earlier release looked at them when they were smaller
-	maps.DeleteFunc(r.changes.Files, func(path string, _ Change) bool { return within(path, before.Skipped) })
+	maps.DeleteFunc(r.changes.Files, func(path string, _ Change) bool { return files.IsIn(path, before.Skipped) })
 	return r, nil
 }
 

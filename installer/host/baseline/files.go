@@ -93,7 +93,7 @@ func scan(o Options, unscanned []string, known Files) (all Files, skipped []stri
 		maps.Copy(all, found)
 	}
 	for path, f := range known {
-		if within(path, skipped) {
+		if files.IsIn(path, skipped) {
 			all[path] = f
 		}
 	}
@@ -128,9 +128,6 @@ func (s scanner) folder(root, path string) (Files, error) {
 func below(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder+"/") })
 }
-
-// within reports whether a path is one of the given ones, or below it.
-func within(path string, all []string) bool { return slices.Contains(all, path) || below(path, all) }
 
 // isGone reports whether something has disappeared, or is replaced repeatedly.
 func isGone(err error) bool {

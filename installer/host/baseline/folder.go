@@ -26,7 +26,7 @@ func (r *Record) folder(path string) (*files.Folder, error) {
 // folderOf opens the folder of a watched path. From the watched folder on, no symbolic link is followed, and each folder must
 // have its known owner: the owner of a folder can replace it.
 func folderOf(root, path string, known func(folder string) []File) (*files.Folder, error) {
-	at := slices.IndexFunc(watched(), func(top string) bool { return path == top || strings.HasPrefix(path, top+"/") })
+	at := slices.IndexFunc(watched(), func(top string) bool { return files.IsIn(path, []string{top}) })
 	if at < 0 {
 		return nil, fmt.Errorf("%s is not in a watched folder", path)
 	}

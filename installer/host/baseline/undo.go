@@ -89,7 +89,7 @@ func (r *Record) plan(except []string) Undo {
 	slices.Reverse(paths)
 	data := r.data()
 	for _, path := range paths {
-		if within(path, except) || below(path, data) {
+		if files.IsIn(path, except) || below(path, data) {
 			continue
 		}
 		change := r.changes.Files[path]
@@ -256,7 +256,7 @@ func (r *Record) Differences(now State) (different []Left) {
 		before, existed := r.before.Files[path]
 		is, there := now.Files[path]
 		switch {
-		case below(path, data), within(path, skipped), existed == there && before.same(is):
+		case below(path, data), files.IsIn(path, skipped), existed == there && before.same(is):
 		case !existed:
 			if parent, known := r.before.Files[filepath.Dir(path)]; !known || !parent.Mode.IsDir() {
 				if _, shown := now.Files[filepath.Dir(path)]; shown { // its folder is named

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -206,4 +208,9 @@ func Chmod(path string, mode fs.FileMode) error {
 		}
 		return errors.Join(file.Chmod(mode), file.Close())
 	})
+}
+
+// IsIn reports whether a path is one of the folders, or in one. It compares clean paths, and follows no links.
+func IsIn(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }

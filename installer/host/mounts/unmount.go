@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/installer/host/files"
 )
 
 // Points lists the mount points of this process, sorted. One that is mounted on twice is listed twice.
@@ -42,8 +43,7 @@ func Unmount(folders, keep []string) error {
 	}
 	var errs []error
 	for _, mount := range mounts {
-		below := slices.ContainsFunc(folders, func(folder string) bool { return mount == folder || strings.HasPrefix(mount, folder+"/") })
-		if !below || slices.Contains(keep, mount) {
+		if !files.IsIn(mount, folders) || slices.Contains(keep, mount) {
 			continue
 		}
 		err := unix.Unmount(mount, unix.UMOUNT_NOFOLLOW)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/spec/record"
 )
@@ -78,14 +76,11 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	return r, nil
 }
 
-// installerOf reads the installed Installer. An earlier sealift kept only the bundle's.
+// installerOf reads the installed Installer.
 func installerOf(root string) (*spec.Installer, error) {
-	text, err := regularfile.ReadFile(node.InstallerFile(root))
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = regularfile.ReadFile(filepath.Join(root, bundle.InstallerName))
-	}
+	text, err := node.ReadInstaller(root)
 	if err != nil {
-		return nil, fmt.Errorf("the Installer of the cluster: %w", err)
+		return nil, err
 	}
 	return spec.Parse("Installer of the cluster", strings.NewReader(string(text)))
 }

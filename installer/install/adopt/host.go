@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/baseline"
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/host/packages"
@@ -93,7 +94,7 @@ func forgetCluster(s *baseline.State) {
 	ours := clusterFolders()
 	for path := range s.Files {
 		enabled := strings.HasSuffix(path, ".wants/kubelet.service") && strings.HasPrefix(path, "/etc/systemd/system/")
-		if enabled || below(path, ours) {
+		if enabled || files.IsIn(path, ours) {
 			delete(s.Files, path)
 		}
 	}
@@ -104,7 +105,7 @@ func forgetCluster(s *baseline.State) {
 	}
 	system := &s.System
 	system.Units = slices.DeleteFunc(system.Units, func(unit string) bool { return unit == "kubelet.service" })
-	system.Mounts = slices.DeleteFunc(system.Mounts, func(mount string) bool { return below(mount, append(ours, "/run/containerd")) })
+	system.Mounts = slices.DeleteFunc(system.Mounts, func(mount string) bool { return files.IsIn(mount, append(ours, "/run/containerd")) })
 	system.Links = slices.DeleteFunc(system.Links, network.IsPodLink)
 	system.Routes = slices.DeleteFunc(system.Routes, func(route string) bool {
 		_, link, _ := strings.Cut(route, " dev ")
@@ -113,11 +114,6 @@ func forgetCluster(s *baseline.State) {
 	system.Firewall = slices.DeleteFunc(system.Firewall, func(rule string) bool {
 		return slices.ContainsFunc(firewall.PodChains(), func(chain string) bool { return strings.Contains(rule, " "+chain) })
 	})
-}
-
-// below reports whether a path is one of the folders, or in one.
-func below(path string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }
 
 // stays lists what a reset leaves on the host, since kURL installed it before.

@@ -22,7 +22,6 @@ import (
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
-	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -89,7 +88,7 @@ func Prepare(o Options) (_ *Reset, err error) {
 
 // hostPaths are the folders for volumes that the installed Installer names. A record of an earlier sealift does not have them.
 func hostPaths(root string) []string {
-	text, err := regularfile.ReadFile(node.InstallerFile(root))
+	text, err := node.ReadInstaller(root)
 	if err != nil { // a worker has none
 		return nil
 	}

@@ -5,7 +5,9 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/sealift/sealift/bundle"
@@ -14,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/internal/hostpath"
 	"github.com/sealift/sealift/internal/platform"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 const (
@@ -64,6 +67,18 @@ const LoginFile = "/etc/kubernetes/authentication/login.json"
 
 // InstallerFile has the installed Installer: the bundle's, changed by the command line.
 func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
+
+// ReadInstaller reads the installed Installer. An earlier sealift kept only the bundle's.
+func ReadInstaller(root string) ([]byte, error) {
+	text, err := regularfile.ReadFile(InstallerFile(root))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = regularfile.ReadFile(filepath.Join(root, bundle.InstallerName))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the Installer of the cluster: %w", err)
+	}
+	return text, nil
+}
 
 // MemoryDir has the objects that this node applied to the cluster, for a rollback.
 func MemoryDir(root string) string { return filepath.Join(StateDir(root), memoryName) }

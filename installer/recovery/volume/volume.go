@@ -180,7 +180,7 @@ func CheckPath(path string) error {
 	if err := CheckFolder(path); err != nil {
 		return err
 	}
-	if within(path, stateFolders) {
+	if files.IsIn(path, stateFolders) {
 		return fmt.Errorf("%s is a folder of the node, not of a volume", path)
 	}
 	return nil
@@ -191,14 +191,10 @@ func CheckFolder(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Errorf("%q is not the path of a folder", path)
 	}
-	if within(path, systemFolders) || strings.HasPrefix(path, "/home/") && strings.Contains(path, "/.") { // such as /home/user/.ssh
+	if files.IsIn(path, systemFolders) || strings.HasPrefix(path, "/home/") && strings.Contains(path, "/.") { // such as /home/user/.ssh
 		return fmt.Errorf("%s is in a folder of the system, which no volume may be", path)
 	}
 	return nil
-}
-
-func within(path string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }
 
 // group groups volumes that have the same pods, and sorts them by name.
