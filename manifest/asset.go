@@ -56,7 +56,9 @@ func (d Asset) check(c *checker) {
 	}
 }
 
-func assetSyntax() syntax { return syntax{keywords: []string{"asset"}, parse: parseAsset} }
+func assetSyntax() syntax {
+	return syntax{keywords: []string{"asset"}, parse: parseAsset, kurl: atMost(2)}
+}
 
 func parseAsset(_ string, args []string, at Origin, problems *diag.List) Directive {
 	const form = "write: asset [<name>] <url or path>"

@@ -64,7 +64,7 @@ func (d Dockerout) check(c *checker) {
 const dockeroutForm = "write: dockerout <target> <dockerfile> <version>, or --build-arg=NAME=value in place of the version"
 
 func dockeroutSyntax() syntax {
-	return syntax{keywords: []string{"dockerout"}, parse: parseDockerout}
+	return syntax{keywords: []string{"dockerout"}, parse: parseDockerout, kurl: atMost(3)}
 }
 
 func parseDockerout(_ string, args []string, at Origin, problems *diag.List) Directive {

@@ -90,7 +90,7 @@ func (p HostPackage) check(c *checker) {
 }
 
 func hostPackageSyntax() syntax {
-	s := syntax{parse: parseHostPackage}
+	s := syntax{parse: parseHostPackage, kurl: atMost(1)}
 	for _, kind := range HostPackageKinds() {
 		s.keywords = append(s.keywords, kind.Keyword)
 	}

@@ -51,7 +51,14 @@ func (d Image) check(c *checker) {
 // noRemoteLoad is the only word that may follow an image's reference.
 const noRemoteLoad = "no_remote_load"
 
-func imageSyntax() syntax { return syntax{keywords: []string{"image"}, parse: parseImage} }
+func imageSyntax() syntax {
+	return syntax{keywords: []string{"image"}, parse: parseImage, kurl: func(args []string) []string {
+		if args = atMost(3)(args); len(args) == 3 && args[2] != noRemoteLoad {
+			return args[:2]
+		}
+		return args
+	}}
+}
 
 func parseImage(_ string, args []string, at Origin, problems *diag.List) Directive {
 	const form = "write: image <id> <reference> [" + noRemoteLoad + "]"

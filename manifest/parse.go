@@ -22,34 +22,15 @@ const (
 // with it has the other lines. Any other error is a read error and comes without a File. What the words mean is looked at by
 // Check.
 func Parse(name string, r io.Reader) (*File, error) {
-	return parse(name, r, func(words []string) []string { return words })
+	return parse(name, r, false)
 }
 
 // ParseKURL reads the Manifest of a package that kURL's builder made, as that builder did: it takes no notice of superfluous words (kURL §1.3).
 func ParseKURL(name string, r io.Reader) (*File, error) {
-	return parse(name, r, readByKURL)
+	return parse(name, r, true)
 }
 
-// readByKURL returns the words of a line that kURL's builder reads.
-func readByKURL(words []string) []string {
-	most := 2 // the directive, and the name of a host package
-	switch words[0] {
-	case "image":
-		if most = 4; len(words) > 3 && words[3] != noRemoteLoad {
-			most = 3
-		}
-	case "asset":
-		most = 3
-	case "dockerout":
-		most = 4
-	case "chart": // Sealift's own
-		return words
-	}
-	return words[:min(most, len(words))]
-}
-
-// parse reads a Manifest. read chooses the words of a line that count.
-func parse(name string, r io.Reader, read func([]string) []string) (*File, error) {
+func parse(name string, r io.Reader, byKURL bool) (*File, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFileSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", name, err)
@@ -66,14 +47,14 @@ func parse(name string, r io.Reader, read func([]string) []string) (*File, error
 		var raw []byte
 		raw, text, _ = bytes.Cut(text, []byte("\n"))
 		raw = bytes.TrimSuffix(raw, []byte("\r"))
-		if l, ok := parseLine(diag.Pos{File: name, Line: number, Col: 1}, string(raw), read, &problems); ok {
+		if l, ok := parseLine(diag.Pos{File: name, Line: number, Col: 1}, string(raw), byKURL, &problems); ok {
 			file.lines = append(file.lines, l)
 		}
 	}
 	return file, problems.Err()
 }
 
-func parseLine(pos diag.Pos, raw string, read func([]string) []string, problems *diag.List) (line, bool) {
+func parseLine(pos diag.Pos, raw string, byKURL bool, problems *diag.List) (line, bool) {
 	if len(raw) > MaxLineSize {
 		problems.Errorf(pos, "", "line longer than %d bytes", MaxLineSize)
 		return line{}, false
@@ -93,7 +74,7 @@ func parseLine(pos diag.Pos, raw string, read func([]string) []string, problems 
 	}
 	words, columns := split(raw)
 	pos.Col = columns[0]
-	d := directive(read(words), Origin{Pos: pos, columns: columns[1:]}, problems)
+	d := directive(words, byKURL, Origin{Pos: pos, columns: columns[1:]}, problems)
 	return line{words: words, directive: d}, d != nil
 }
 
