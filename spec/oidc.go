@@ -56,9 +56,15 @@ const maxIssuers = 64
 // ownIssuer begins the issuers of a cluster's own tokens, those of service accounts.
 const ownIssuer = "https://kubernetes.default.svc"
 
+// ReservedNames says which names belong to the cluster: see ReservedPrefixes.
+const ReservedNames = "names that begin with system:, sealift: or kubeadm: belong to the cluster"
+
+// ReservedPrefixes begin the names of people and groups that belong to the cluster. kubeadm binds kubeadm:cluster-admins to cluster-admin.
+func ReservedPrefixes() []string { return []string{"system:", "sealift:", "kubeadm:"} }
+
 // ReservedName reports whether a name of a person or group belongs to the cluster. No issuer may give it to somebody.
 func ReservedName(name string) bool {
-	return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "sealift:")
+	return slices.ContainsFunc(ReservedPrefixes(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // OIDC returns the Installer's kubernetes.oidc, or nil if it has none.
@@ -198,7 +204,7 @@ func (r *oidcReader) groups(path string, of map[string]any, key string) []string
 	names := r.names(path, of, key)
 	for n, name := range names {
 		if ReservedName(name) {
-			r.wrong(fmt.Sprintf("%s.%s[%d]", path, key, n), "is %q; groups that begin with system: or sealift: belong to the cluster", name)
+			r.wrong(fmt.Sprintf("%s.%s[%d]", path, key, n), "is %q; %s", name, ReservedNames)
 		}
 	}
 	return names
@@ -251,7 +257,7 @@ func (r *oidcReader) claims(path string, value any) Claims {
 		case one.required && one.value == "" || !visible(one.value):
 			r.wrong(path+"."+one.key, "must be a word that can be seen")
 		case ReservedName(one.value):
-			r.wrong(path+"."+one.key, "is %q; names that begin with system: or sealift: belong to the cluster", one.value)
+			r.wrong(path+"."+one.key, "is %q; %s", one.value, ReservedNames)
 		}
 	}
 	return c

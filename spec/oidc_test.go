@@ -72,6 +72,7 @@ func TestOIDCMistakesAreNamedByTheirPath(t *testing.T) {
 		"an empty claim":      {"      issuers: [{url: https://a.example, audiences: [k], claims: {groups: \"\"}}]\n", "kubernetes.oidc.issuers[0].claims.groups must", false},
 		"a prefix of nodes":   {"      issuers: [{url: https://a.example, audiences: [k], claims: {usernamePrefix: \"system:\"}}]\n", "kubernetes.oidc.issuers[0].claims.usernamePrefix is", false},
 		"the masters":         {oidcIssuer + "      admins: [\"system:masters\"]\n", "kubernetes.oidc.admins[0] is", false},
+		"kubeadm's admins":    {oidcIssuer + "      admins: [\"kubeadm:cluster-admins\"]\n", "kubernetes.oidc.admins[0] is", false},
 		"everybody":           {oidcIssuer + "      viewers: [\"system:authenticated\"]\n", "kubernetes.oidc.viewers[0] is", false},
 		"a group unseen":      {oidcIssuer + "      viewers: [\"a\\u202eb\"]\n", "kubernetes.oidc.viewers[0] must", false},
 		"a word for a list":   {oidcIssuer + "      viewers: staff\n", "kubernetes.oidc.viewers must be a list", true},

@@ -89,6 +89,7 @@ func TestIssuerIsChosen(t *testing.T) {
 func TestIssuerRevealsNoClusterNames(t *testing.T) {
 	for _, claims := range []map[string]any{
 		{"sub": "vera", "groups": []any{"staff", "system:masters"}}, {"sub": "vera", "groups": "sealift:nodes"}, {"sub": "system:admin"}, {"sub": "sealift:control-plane:a", "groups": []any{"staff"}},
+		{"sub": "vera", "groups": []any{"staff", "kubeadm:cluster-admins"}},
 	} {
 		if name, groups, err := names(issuerAt("https://a.example", ""), claims); err == nil {
 			t.Errorf("%v: %s of %v", claims, name, groups)

@@ -94,7 +94,7 @@ func names(i spec.Issuer, claims map[string]any) (name string, groups []string, 
 		return "", nil, fmt.Errorf("the claim %s of the ID token is not a list of strings", i.Claims.Groups)
 	}
 	if spec.ReservedName(name) || slices.ContainsFunc(groups, spec.ReservedName) {
-		return "", nil, errors.New("names that begin with system: or sealift: belong to the cluster")
+		return "", nil, errors.New(spec.ReservedNames)
 	}
 	return name, groups, nil
 }

@@ -74,8 +74,8 @@ type Cluster struct {
 	CA     []byte // PEM
 }
 
-// Check refuses names that Kubernetes or Sealift give a meaning of their own: nodes, control planes, controllers, and system:masters, which no
-// binding can take a right from.
+// Check refuses names that Kubernetes or Sealift give a meaning of their own: nodes, control planes, controllers, kubeadm:cluster-admins, which
+// kubeadm binds to cluster-admin, and system:masters, which no binding can take a right from.
 func (r Request) Check() error {
 	for _, name := range append([]string{r.Name}, r.Groups...) {
 		switch {
@@ -84,7 +84,7 @@ func (r Request) Check() error {
 		case strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) || c == unicode.ReplacementChar }):
 			return fmt.Errorf("%q is not a name of a person or a group: it has characters that cannot be seen", name)
 		case spec.ReservedName(name):
-			return fmt.Errorf("%q is not given out: names that begin with system: or sealift: belong to the cluster; bind a ClusterRole, such as cluster-admin, to a group of your own", name)
+			return fmt.Errorf("%q is not given out: %s; bind a ClusterRole, such as cluster-admin, to a group of your own", name, spec.ReservedNames)
 		}
 	}
 	if r.Valid < MinValid || r.Valid > MaxValid {

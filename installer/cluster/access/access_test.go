@@ -96,6 +96,7 @@ func TestKubeconfigHasRightsOfItsBindingsOnly(t *testing.T) {
 func TestClusterNamesAreNotRevealed(t *testing.T) {
 	for _, r := range []access.Request{
 		{Name: "system:node:worker-1", Groups: []string{"system:nodes"}}, {Name: "jane", Groups: []string{"system:masters"}}, {Name: "system:admin"}, {Name: "sealift:control-plane:host-1"},
+		{Name: "jane", Groups: []string{"kubeadm:cluster-admins"}},
 		{Name: ""}, {Name: "jane", Groups: []string{""}}, {Name: "a\nb"}, {Name: "a\u202eb"}, {Name: "a\xff"}, {Name: strings.Repeat("x", 65)},
 	} {
 		r.Valid = time.Hour

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,10 +64,16 @@ func Encode(o *spec.OIDC) ([]byte, error) {
 
 // reserved refuses people whose issuer gives them a name or a group of the cluster: see spec.ReservedName.
 func reserved() []apiserverv1.UserValidationRule {
-	const message = "names that begin with system: or sealift: belong to the cluster"
+	free := func(name string) string {
+		var terms []string
+		for _, prefix := range spec.ReservedPrefixes() {
+			terms = append(terms, "!"+name+".startsWith('"+prefix+"')")
+		}
+		return strings.Join(terms, " && ")
+	}
 	return []apiserverv1.UserValidationRule{
-		{Expression: "!user.username.startsWith('system:') && !user.username.startsWith('sealift:')", Message: message},
-		{Expression: "user.groups.all(group, !group.startsWith('system:') && !group.startsWith('sealift:'))", Message: message},
+		{Expression: free("user.username"), Message: spec.ReservedNames},
+		{Expression: "user.groups.all(group, " + free("group") + ")", Message: spec.ReservedNames},
 	}
 }
 

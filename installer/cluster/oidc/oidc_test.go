@@ -249,6 +249,7 @@ func TestIssuerRevealsNoClusterNames(t *testing.T) {
 	p.becomes("a plain name", listPods(p.as(i.Token(t, map[string]any{"sub": "vera", "aud": "kubernetes", "groups": []string{"staff"}}))), works)
 	for _, claims := range []map[string]any{
 		{"sub": "vera", "groups": []string{"staff", "system:masters"}}, {"sub": "system:admin", "groups": []string{"staff"}}, {"sub": "sealift:control-plane:a", "groups": []string{"staff"}},
+		{"sub": "vera", "groups": []string{"staff", "kubeadm:cluster-admins"}}, {"sub": "kubeadm:x"},
 	} {
 		claims["aud"] = "kubernetes"
 		if err := listPods(p.as(i.Token(t, claims)))(t.Context()); !apierrors.IsUnauthorized(err) {
