@@ -171,12 +171,7 @@ func (a commands) tokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, one := range args {
-				if err := token.Revoke(cmd.Context(), admin.Client, one); err != nil {
-					return err
-				}
-			}
-			return nil
+			return token.Revoke(cmd.Context(), admin.Client, args...)
 		},
 	}
 }

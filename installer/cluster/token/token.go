@@ -103,8 +103,16 @@ func authenticates(s *corev1.Secret) bool {
 		secrets.GetData(s, api.BootstrapTokenUsageAuthentication) == "true"
 }
 
-// Revoke removes a token, given by its id or in full.
-func Revoke(ctx context.Context, client kubernetes.Interface, idOrToken string) error {
+// Revoke removes tokens, given by their ids or in full. One that cannot be removed keeps no other one valid.
+func Revoke(ctx context.Context, client kubernetes.Interface, idsOrTokens ...string) error {
+	var errs []error
+	for _, one := range idsOrTokens {
+		errs = append(errs, revoke(ctx, client, one))
+	}
+	return errors.Join(errs...)
+}
+
+func revoke(ctx context.Context, client kubernetes.Interface, idOrToken string) error {
 	id := idOrToken
 	if whole, _, err := tokens.ParseToken(idOrToken); err == nil {
 		id = whole

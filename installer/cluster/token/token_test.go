@@ -67,6 +67,9 @@ func TestTokensAreStoredInCluster(t *testing.T) {
 	if err := token.Revoke(t.Context(), client, "kubeadm-certs"); err == nil || !strings.Contains(err.Error(), "not the id") {
 		t.Errorf("revoke of another Secret: %v", err)
 	}
+	if err := token.Revoke(t.Context(), client, revoked, good); err == nil || token.Verify(t.Context(), client, good) == nil {
+		t.Errorf("behind one that is gone, a token stays valid: %v", err)
+	}
 }
 
 func TestSigningOnlyTokenDoesNotJoin(t *testing.T) {
