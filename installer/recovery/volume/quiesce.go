@@ -32,7 +32,7 @@ const (
 // hookTime is how long a hook may take that names no timeout.
 const hookTime = 30 * time.Second
 
-// wakeTime is how long all hooks together may take that an earlier save has left. Their own timeouts are annotations of pods.
+// wakeTime is how long all hooks together may take that resume pods. Their own timeouts are annotations of pods.
 const wakeTime = 10 * time.Minute
 
 // Executor runs a program in a container of this host. A container that no longer runs is fs.ErrNotExist.
@@ -222,13 +222,13 @@ func (q Quiescence) Wake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, wakeTime, fmt.Errorf("the hooks that an earlier save left took longer than %v", wakeTime))
-	defer cancel()
 	return q.wake(ctx, wakes, nil)
 }
 
 // wake runs hooks, and remembers those that fail, and others.
 func (q Quiescence) wake(ctx context.Context, wakes, others []hook) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wakeTime, fmt.Errorf("the hooks that resume pods took longer than %v", wakeTime))
+	defer cancel()
 	var asleep []hook
 	for _, h := range wakes {
 		failed := h.run(ctx, q.Execute, q.Output)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -196,6 +198,29 @@ func TestPodsThatStayQuiescedAreNotForgotten(t *testing.T) {
 	if left, err := q.remembered(); err != nil || len(left) != 1 || !left[0].same(other) {
 		t.Errorf("%+v, %v", left, err)
 	}
+}
+
+// TestHooksThatNeverEndEndWithTheSave: the timeout of a hook is an annotation of its pod.
+func TestHooksThatNeverEndEndWithTheSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Output: io.Discard}
+		q.Execute = func(ctx context.Context, _ string, command []string, _ io.Writer) error {
+			if command[0] == "freeze" {
+				return nil
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		group := quieted(t)
+		for n := range group.hooks {
+			group.hooks[n].after.Timeout = 100 * time.Hour
+		}
+		began := time.Now()
+		err := q.During(t.Context(), group, func() error { return nil })
+		if took := time.Since(began); !errors.Is(err, ErrAsleep) || took > wakeTime {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }
 
 func TestInterruptedSaveResumesPods(t *testing.T) {
