@@ -117,8 +117,8 @@ func (m *Meta) read(fsys fs.FS, dir string) error {
 	return m.parse(file, data)
 }
 
-// CompareVersions compares versions as people do: runs of digits as numbers, everything else as text. It is negative if a
-// is older than b.
+// CompareVersions compares versions as people do: runs of digits as numbers, everything else as text, and 1.0.0-rc.1 before 1.0.0. It
+// is negative if a is older than b.
 func CompareVersions(a, b string) int {
 	for a != "" && b != "" {
 		runA, restA := run(a)
@@ -129,17 +129,43 @@ func CompareVersions(a, b string) int {
 			order = cmp.Or(cmp.Compare(len(numA), len(numB)), strings.Compare(numA, numB))
 		}
 		if order != 0 {
-			return order
+			return earlier(a, b, order)
 		}
 		a, b = restA, restB
 	}
-	return cmp.Compare(len(a), len(b))
+	return earlier(a, b, cmp.Compare(len(a), len(b)))
+}
+
+// earlier compares what is left of two versions: one that goes on as a version before a release does is older. order is for two that both
+// do, or neither.
+func earlier(a, b string, order int) int {
+	at := func(rest string) bool { found := unstable.FindStringIndex(rest); return found != nil && found[0] == 0 }
+	switch {
+	case at(a) == at(b):
+		return order
+	case at(a):
+		return -1
+	default:
+		return 1
+	}
 }
 
 var unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
 
 // Unstable reports whether a version is one that no pattern stands for, such as 1.37.0-rc.1.
 func Unstable(version string) bool { return unstable.MatchString(version) }
+
+// NewestFirst compares versions for a list of which the first is what latest stands for: newest first, and unstable ones last.
+func NewestFirst(a, b string) int {
+	switch {
+	case Unstable(a) == Unstable(b):
+		return CompareVersions(b, a)
+	case Unstable(a):
+		return 1
+	default:
+		return -1
+	}
+}
 
 // MajorMinor returns the first two numbers of a version such as 1.19.7, or -1 for both if it has no such beginning.
 func MajorMinor(version string) (major, minor int) {

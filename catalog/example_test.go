@@ -38,9 +38,9 @@ func ExampleOrder_missing() {
 }
 
 func ExampleCompareVersions() {
-	versions := []string{"1.10.0", "1.9.3", "0.63.0-45.4.0"}
+	versions := []string{"1.10.0", "1.9.3", "1.10.0-rc.1", "0.63.0-45.4.0", "0.63.0"}
 	slices.SortFunc(versions, catalog.CompareVersions)
 	fmt.Println(versions)
 	// Output:
-	// [0.63.0-45.4.0 1.9.3 1.10.0]
+	// [0.63.0 0.63.0-45.4.0 1.9.3 1.10.0-rc.1 1.10.0]
 }

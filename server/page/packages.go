@@ -17,10 +17,10 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// addOn is one add-on with its versions, newest first.
+// addOn is one add-on with its versions, newest first, and unstable ones last.
 type addOn struct {
 	Name        string
-	Description string // of the newest version
+	Description string // of the first version
 	Versions    []release.Package
 }
 
@@ -35,7 +35,7 @@ func byName(index release.Index) []addOn {
 	}
 	var all []addOn
 	for _, name := range slices.Sorted(maps.Keys(by)) {
-		slices.SortFunc(by[name].Versions, func(a, b release.Package) int { return catalog.CompareVersions(b.Version, a.Version) })
+		slices.SortFunc(by[name].Versions, func(a, b release.Package) int { return catalog.NewestFirst(a.Version, b.Version) })
 		all = append(all, *by[name])
 	}
 	return all

@@ -83,7 +83,7 @@ func (f *folder) add(t *testing.T, name, version, meta string, contents bundle.C
 func serve(t *testing.T) *httptest.Server {
 	t.Helper()
 	f := &folder{dir: t.TempDir()}
-	for _, version := range []string{"1.35.4", "1.36.3", "1.36.1"} {
+	for _, version := range []string{"1.35.4", "1.37.0-rc.1", "1.36.3", "1.36.1"} {
 		f.add(t, "kubernetes", version, "description: Kubernetes, set up with <kubeadm>\nlicense: Apache-2.0\nprovides: [kubernetes]\nrequires: [container-runtime]\n", bundle.Contents{})
 	}
 	f.add(t, "engine", "2.2.1", "description: The container runtime\nprovides: [container-runtime]\noptions:\n"+
@@ -131,7 +131,7 @@ func TestPagesDescribePackages(t *testing.T) {
 		status int
 		want   []string
 	}{
-		"/": {200, []string{`<a href="/packages/kubernetes/1.36.3">1.36.3</a> <small>50.0 MiB</small><br><a href="/packages/kubernetes/1.36.1">`, "Kubernetes, set up with &lt;kubeadm&gt;"}},
+		"/": {200, []string{`<a href="/packages/kubernetes/1.36.3">1.36.3</a> <small>50.0 MiB</small><br><a href="/packages/kubernetes/1.36.1">`, `1.35.4</a> <small>50.0 MiB</small><br><a href="/packages/kubernetes/1.37.0-rc.1">`, "Kubernetes, set up with &lt;kubeadm&gt;"}},
 		"/packages/engine/2.2.1": {200, []string{"<h1>engine 2.2.1</h1>", "The package is not signed", "linux/amd64", "Keep the configuration that is there",
 			`href="/packages/engine/2.2.1/sbom.spdx.json"`, `href="/dist/engine-2.2.1.tar.gz"`}},
 		"/packages/engine/2.2.1/sbom.spdx.json": {200, []string{"SPDX-2.3"}},
