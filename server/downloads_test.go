@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -344,6 +345,33 @@ func TestOnlyServedBundlesAreCached(t *testing.T) {
 	ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "", "Range", "bytes=5-")
 	if n := kept(); n != 1 {
 		t.Errorf("%d indexes are kept of one bundle that was given out", n)
+	}
+}
+
+// full is a store that takes no indexes of bundles while it is full.
+type full struct {
+	store.Store
+	is atomic.Bool
+}
+
+func (f *full) Put(ctx context.Context, key string, v store.Value) (string, error) {
+	if f.is.Load() && strings.HasPrefix(key, "bundles/") {
+		return "", errors.New("no space left")
+	}
+	return f.Store.Put(ctx, key, v)
+}
+
+// TestIndexIsStoredAfterFailure: without it, a client could not request changes since its bundle.
+func TestIndexIsStoredAfterFailure(t *testing.T) {
+	s := &full{Store: filled(t)}
+	front := serve(t, s, nil)
+	id := post(t, front.URL, installer(both))
+	s.is.Store(true)
+	ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "")
+	s.is.Store(false)
+	given := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "")
+	if a := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz?since="+given.Header.Get("Sealift-Index"), ""); a.StatusCode != http.StatusOK {
+		t.Errorf("%s %s", a.Status, a.body)
 	}
 }
 

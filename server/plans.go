@@ -246,6 +246,11 @@ func (p *plans) record(given *plan) {
 	defer cancel()
 	_, err := p.server.options.Packages.Store.Put(ctx, indexKey(given.Digest), store.Bytes(given.IndexData))
 	if err != nil {
+		if !errors.Is(err, store.ErrReadOnly) {
+			given.mu.Lock()
+			given.recorded = time.Time{} // the next transfer tries again
+			given.mu.Unlock()
+		}
 		p.server.log.Warn("the index of a bundle was not stored; clients cannot request changes since this bundle", "index", given.Digest, "error", err)
 	}
 }

@@ -39,15 +39,7 @@ func versionsOf(index release.Index) map[string][]string {
 		versions[key] = append(versions[key], p.Version)
 	}
 	for key, all := range versions {
-		slices.SortFunc(all, func(a, b string) int {
-			if catalog.Unstable(a) != catalog.Unstable(b) {
-				if catalog.Unstable(b) {
-					return -1
-				}
-				return 1
-			}
-			return catalog.CompareVersions(b, a)
-		})
+		slices.SortFunc(all, catalog.NewestFirst)
 		versions[key] = append([]string{catalog.Latest}, slices.Compact(all)...)
 	}
 	return versions
@@ -75,7 +67,13 @@ func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
 	}
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		kind = "application/json"
-		if text, err = kyaml.YAMLToJSON(text); err != nil {
+		done, err := s.slots.take(r.Context(), client, int64(len(text)))
+		if err != nil {
+			return err
+		}
+		text, err = kyaml.YAMLToJSON(text)
+		done()
+		if err != nil {
 			return fmt.Errorf("write the Installer as JSON: %w", err)
 		}
 	}
