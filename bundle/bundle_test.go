@@ -196,6 +196,18 @@ func TestEachByteTravelsOnce(t *testing.T) {
 	if err := unpacked.Verify(t.Context()); err != nil || unpacked.Digest != a.Digest {
 		t.Errorf("unpacked bundle: %v, digest %s, want %s", err, unpacked.Digest, a.Digest)
 	}
+	longer := demo("one").Files[0].Path
+	f, err := os.OpenFile(filepath.Join(dir, filepath.FromSlash(longer)), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString("x")
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := unpacked.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), longer) {
+		t.Errorf("a file with another byte at its end: %v", err)
+	}
 }
 
 func assemble(t *testing.T, packages ...[]byte) []byte {

@@ -101,7 +101,15 @@ func (a *Archive) open(e Entry, ahead int64) (content, error) {
 // bare is content without the frame of a gzip member.
 type bare struct{ io.ReadCloser }
 
-func (bare) finish() error { return nil }
+func (b bare) finish() error {
+	switch _, err := io.ReadFull(b, make([]byte, 1)); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("has more bytes than the index says")
+}
 
 // bearer returns the entry whose member has the content of e: e itself, or the target of its link.
 func (a *Archive) bearer(e Entry) Entry {
