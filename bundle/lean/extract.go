@@ -40,6 +40,9 @@ type ChangedLayer struct {
 // Extract writes the images of an archive into an empty folder, as an OCI image layout that skopeo reads. Lean layers stay as they
 // are, and manifests that name them are rewritten. Every blob is verified.
 func Extract(ctx context.Context, a *bundle.Archive, root *os.Root) ([]Extracted, error) {
+	if err := ocilayout.CheckForms(a); err != nil {
+		return nil, err
+	}
 	x := extraction{archive: a, root: root, done: make(map[string]bool)}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	list := []Extracted{}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/lean"
+	"github.com/sealift/sealift/bundle/ocilayout"
 )
 
 const images = "addons/demo/1.0.0/images"
@@ -178,6 +179,46 @@ func TestLayerUnlikeItsConfigurationIsRefused(t *testing.T) {
 	}
 	if _, err := lean.Files(t.Context(), images, layoutOf(t, image), t.TempDir()); err == nil || !strings.Contains(err.Error(), "cannot be loaded") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestForeignLayersAreNamed has bundles whose index says that a layer of somebody else is the lean form of an image's.
+func TestForeignLayersAreNamed(t *testing.T) {
+	files := layoutOf(t, imageOf(t, gzipLayer(t, text(1))))
+	made, err := lean.Files(t.Context(), images, files, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, err := lean.Files(t.Context(), images, layoutOf(t, imageOf(t, gzipLayer(t, text(2)))), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ocilayout.CheckForms(packaged(t, made)); err != nil {
+		t.Error(err)
+	}
+	foreign := leanFiles(others)[0]
+	for blob, want := range map[string]string{leanFiles(made)[0].Layer.Blob: "unpacks to another layer", foreign.Layer.Blob: "no image of the package has"} {
+		layer := *foreign.Layer
+		layer.Blob = blob
+		forged := foreign
+		forged.Layer = &layer
+		a := packaged(t, append(slices.DeleteFunc(slices.Clone(made), func(f bundle.File) bool { return f.Layer != nil }), forged))
+		if err := errors.Join(a.Verify(t.Context()), a.VerifyLayers(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if err := ocilayout.CheckForms(a); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), forged.Path) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		folder, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lean.Extract(t.Context(), a, folder); err == nil {
+			t.Error("extracted")
+		}
+		if err := folder.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/transfer"
 	"github.com/sealift/sealift/store"
@@ -110,7 +111,7 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 		}
 		v.Trust = &trust
 	}
-	if err := errors.Join(archive.Verify(ctx), archive.VerifyLayers(ctx)); err != nil {
+	if err := errors.Join(archive.Verify(ctx), archive.VerifyLayers(ctx), ocilayout.CheckForms(archive)); err != nil {
 		return unverified(ctx, path, err)
 	}
 	if p := archive.Parts(); p != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/change"
@@ -122,7 +123,7 @@ func (a commands) push(ctx context.Context, from, to string, o pushOptions) (err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	if len(keys) > 0 {
-		if _, err := opened.VerifySignature(keys...); err != nil {
+		if _, err := ocilayout.VerifySignature(opened, keys...); err != nil {
 			return fmt.Errorf("%s is not to be trusted: %w", from, err)
 		}
 	}

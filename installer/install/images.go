@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster/imagerecord"
 	"github.com/sealift/sealift/installer/cluster/runtime"
@@ -49,7 +50,7 @@ func openTrusted(ctx context.Context, o ImageOptions) (_ *bundle.Archive, err er
 		}
 	}()
 	if len(o.Trusted) > 0 {
-		if _, err := a.VerifySignature(o.Trusted...); err != nil {
+		if _, err := ocilayout.VerifySignature(a, o.Trusted...); err != nil {
 			return nil, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/install"
@@ -93,7 +94,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	if len(o.Trusted) > 0 {
-		if _, err := a.VerifySignature(o.Trusted...); err != nil {
+		if _, err := ocilayout.VerifySignature(a, o.Trusted...); err != nil {
 			return out, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
 		}
 	}
