@@ -219,7 +219,7 @@ func (a commands) prepare(ctx context.Context, installer *spec.Installer, from p
 	if o.lean {
 		layers, similar = lean.NewSpool(deflated(o.cache)), delta.NewSpool(deflated(o.cache))
 	}
-	patches, err := had.patches(o)
+	patches, err := had.patches(o, runs)
 	if err != nil {
 		return p, err
 	}

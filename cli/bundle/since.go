@@ -42,11 +42,11 @@ func openSince(name string) (e earlier, err error) {
 }
 
 // patches returns the maker of patches, if they are requested.
-func (e *earlier) patches(o bundleOptions) (*delta.Earlier, error) {
+func (e *earlier) patches(o bundleOptions, runs cluster) (*delta.Earlier, error) {
 	if !o.patch {
 		return nil, nil
 	}
-	if o.since == "" && o.from == "" {
+	if o.since == "" && runs.record == nil { // --upgrade-from may also name a version
 		return nil, app.UsageError("--patch needs earlier files: name a bundle with --since, or the record of a cluster with --upgrade-from")
 	}
 	if e.since == nil {

@@ -312,6 +312,9 @@ func TestUpgradeFromUnusableRecordIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v", from, err)
 		}
 	}
+	if err := f.try("-f", installer, "--upgrade-from", "1.35.4", "--patch", "--out", filepath.Join(f.dir, "x.tar.gz")); err == nil || !strings.Contains(err.Error(), "--patch needs earlier files") {
+		t.Errorf("patches against a version: %v", err)
+	}
 }
 
 // TestEvidenceNeedsFilesThatClusterHas asks for evidence of a bundle whose other files only the cluster has.
