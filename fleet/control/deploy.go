@@ -76,6 +76,7 @@ type place struct {
 	hosting       *ocm.ManagedCluster // nil if no cluster of this hub hosts the agent
 	works         []ocm.ManifestWork  // on both clusters, and on those that hosted the agent before
 	lease         status.Condition    // the state of a hosted agent's Lease, if that determines the health
+	unpinned      bool                // the works wait for the content of images
 }
 
 // Reconcile reconciles one add-on on one cluster.
@@ -146,6 +147,9 @@ func (r *clusterAddOns) deployOne(ctx context.Context, p *place) (again time.Dur
 	}
 	if meta.IsStatusConditionFalse(p.addOn.Status.Conditions, "RegistrationApplied") && (again == 0 || again > registrationRetry) {
 		again = registrationRetry
+	}
+	if p.unpinned && (again == 0 || again > r.LookupInterval) {
+		again = r.LookupInterval
 	}
 	return again, nil
 }
@@ -223,7 +227,7 @@ func (r *clusterAddOns) deploy(ctx context.Context, p *place) error {
 		return nil
 	}
 	agent, err := r.render(ctx, *p)
-	if err == nil && agent == nil {
+	if p.unpinned = errors.Is(err, errUnpinned); p.unpinned || err == nil && agent == nil {
 		return nil
 	}
 	var plan deploy.Plan
@@ -307,7 +311,7 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) 
 	if p.cluster != nil { // it may be gone when hooks run
 		agent.ClusterAnnotations = p.cluster.Annotations
 	}
-	if agent.Digests, err = r.images.digests(ctx, agent); err != nil {
+	if agent.Digests, err = r.images.digests(ctx, agent, p.works); err != nil {
 		return nil, err
 	}
 	manifests, err := template.Render(agent.Input)

@@ -90,8 +90,12 @@ func (i *images) configMap(a *agent) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "images." + a.template.GetName(), Namespace: i.hub.Namespace}}
 }
 
-// digests returns the digests of the images of an agent that a cluster was given.
-func (i *images) digests(ctx context.Context, a *agent) (map[string]string, error) {
+// errUnpinned means that the hub has not looked for the images of an agent yet, or that its store lacks some.
+var errUnpinned = errors.New("the content of its images is not known")
+
+// digests returns the digests of the images of an agent that a cluster gets. works are those that it has: a template from before there was
+// a store keeps the names of its images also if that is not stored yet.
+func (i *images) digests(ctx context.Context, a *agent, works []ocm.ManifestWork) (map[string]string, error) {
 	p, known := i.known.get(a.key())
 	if known && p.AsNamed {
 		return nil, nil
@@ -100,10 +104,22 @@ func (i *images) digests(ctx context.Context, a *agent) (map[string]string, erro
 	if err != nil || known && len(p.lacks(names)) == 0 {
 		return p.Digests, err
 	}
-	if p, known, err = i.read(ctx, a); err == nil && !known && i.Store == nil {
+	p, known, err = i.read(ctx, a)
+	switch {
+	case err != nil:
+	case i.Store != nil && len(p.lacks(names)) > 0 && (known || !slices.ContainsFunc(works, a.made)):
+		err = errUnpinned
+	case i.Store == nil && !known:
 		i.known.put(a.key(), pins{AsNamed: true})
 	}
 	return p.Digests, err
+}
+
+// made reports whether a work was made from this content of the template.
+func (a *agent) made(w ocm.ManifestWork) bool {
+	var hashes map[string]string
+	_ = json.Unmarshal([]byte(w.Annotations[configuration.HashAnnotation]), &hashes) // what cannot be read, no hub has written
+	return hashes[inventory.Templates.Resource+"."+inventory.Templates.Group+"//"+a.template.GetName()] == a.hash
 }
 
 // read reads the stored pins.
@@ -185,11 +201,11 @@ func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool
 		}
 	}
 	if !found {
-		var all ocm.List[ocm.ManagedClusterAddOn]
-		if err := i.List(ctx, &all); err != nil {
+		var works ocm.List[ocm.ManifestWork]
+		if err := i.List(ctx, &works, client.HasLabels{ocm.AddOnLabel}, client.UnsafeDisableDeepCopy); err != nil {
 			return false, "", err
 		}
-		p.AsNamed = had(all.Items, a.template.GetName(), a.hash)
+		p.AsNamed = slices.ContainsFunc(works.Items, a.made)
 	}
 	lacking := p.lacks(names)
 	if len(lacking) == 0 && !found {
@@ -273,7 +289,7 @@ func (i *images) find(ctx context.Context, a *agent, l *lookUp) (digests map[str
 
 // missing returns the clusters that do not get their decided configuration, because the content of its images is unknown, and why.
 // ended is false while the hub looks for images.
-func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configuration.Result) (missing map[string]string, ended bool, err error) {
+func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configuration.Result, lookup *inventory.Lookup) (missing map[string]string, ended bool, err error) {
 	if r.Store == nil || !inventory.UsesTemplate(f.ClusterManagementAddOn) {
 		return nil, true, nil
 	}
@@ -281,10 +297,11 @@ func (r *addOns) missing(ctx context.Context, f *inventory.AddOn, result configu
 	missing, ended = make(map[string]string), true
 	answers := make(map[string]string)
 	for _, d := range result.AddOns {
-		key := desired(d.References)
+		refs := f.Refresh(at[d.Cluster], d.References, lookup)
+		key := desired(refs)
 		why, asked := answers[key]
 		if !asked {
-			agent, err := r.agent(ctx, at[d.Cluster], d.References)
+			agent, err := r.agent(ctx, at[d.Cluster], refs)
 			if err != nil || agent == nil {
 				continue // its deployment has the reason
 			}

@@ -34,7 +34,7 @@ func (r *addOns) configure(ctx context.Context, f *inventory.AddOn, warnings []s
 	after.Status.DefaultConfigReferences = in.DefaultRefs
 	now := r.now()
 	result := configuration.Decide(in, now)
-	switch missing, ended, err := r.missing(ctx, f, result); {
+	switch missing, ended, err := r.missing(ctx, f, result, lookup); {
 	case err != nil || !ended:
 		return 0, err // what looks for images calls again
 	case len(missing) > 0:
@@ -105,7 +105,7 @@ func (r *addOns) assign(ctx context.Context, f *inventory.AddOn, result configur
 		}
 	}
 	at := installedAt(f)
-	templated, ofTemplate := inventory.UsesTemplate(f.ClusterManagementAddOn), inventory.Supported(f.ClusterManagementAddOn)
+	templated := inventory.UsesTemplate(f.ClusterManagementAddOn)
 	var assignments []assignment
 	var signed []string // the clusters whose works the hub is going to sign
 	late := false
@@ -118,11 +118,7 @@ func (r *addOns) assign(ctx context.Context, f *inventory.AddOn, result configur
 			late = true
 			continue
 		}
-		supported := a.Status.SupportedConfigs
-		if templated {
-			supported = ofTemplate
-		}
-		refs := configuration.Refresh(d.References, a.Spec.Configs, supported, lookup.Object)
+		refs := f.Refresh(a, d.References, lookup)
 		g := assignment{a, refs, d.Condition(), changesConfig(inventory.References(a), refs)}
 		if assignments = append(assignments, g); g.moved && templated {
 			signed = append(signed, d.Cluster)

@@ -157,6 +157,16 @@ func (r Reader) Input(ctx context.Context, a *AddOn, states States, lookup *Look
 	return in, lookup.Err()
 }
 
+// Refresh brings the references that the add-on gets on a cluster up to date with their objects: those that the cluster names itself follow
+// them at once.
+func (a *AddOn) Refresh(on *ocm.ManagedClusterAddOn, refs []ocm.ConfigReference, lookup *Lookup) []ocm.ConfigReference {
+	supported := on.Status.SupportedConfigs
+	if UsesTemplate(a.ClusterManagementAddOn) {
+		supported = Supported(a.ClusterManagementAddOn)
+	}
+	return configuration.Refresh(refs, on.Spec.Configs, supported, lookup.Object)
+}
+
 // defaults returns the default configurations of an add-on.
 func defaults(a *ocm.ClusterManagementAddOn) []ocm.AddOnConfig {
 	var list []ocm.AddOnConfig
