@@ -248,7 +248,7 @@ func (a commands) read(files []string) ([]*unstructured.Unstructured, error) {
 func (a commands) printPlan(plan view.Plan) error {
 	nothing := len(plan.AtOnce) == 0
 	if !nothing {
-		fmt.Fprintf(a.Out, "at once, outside of placements: %s\n", strings.Join(plan.AtOnce, ", "))
+		fmt.Fprintf(a.Out, "at once, outside of the rollout: %s\n", strings.Join(plan.AtOnce, ", "))
 	}
 	for _, p := range plan.Placements {
 		fmt.Fprintf(a.Out, "placement %s\n", p.Placement)

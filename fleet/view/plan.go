@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/rollout"
 )
@@ -17,7 +18,7 @@ import (
 // Plan is the course of a rollout if each cluster succeeded.
 type Plan struct {
 	AddOn string `json:"addOn"`
-	// AtOnce are clusters that no placement configures. They get the change at once.
+	// AtOnce are clusters that get a change outside of the rollout: their own configurations change, or no placement configures them.
 	AtOnce     []string        `json:"atOnce,omitempty"`
 	Placements []PlacementPlan `json:"placements"`
 }
@@ -66,24 +67,43 @@ func (v View) Plan(ctx context.Context, name string, changed []*unstructured.Uns
 			return Plan{}, err
 		}
 	}
-	d, err := v.decide(ctx, known, v.Lookup(ctx, configs...))
+	lookup := v.Lookup(ctx, configs...)
+	d, err := v.decide(ctx, known, lookup)
 	if err != nil {
 		return Plan{}, err
 	}
 	plan := Plan{AddOn: name, Placements: []PlacementPlan{}}
+	own := d.ownChanges(lookup)
+	if err := lookup.Err(); err != nil {
+		return Plan{}, fmt.Errorf("read the configuration of %s: %w", name, err)
+	}
 	selected := make(map[string]bool)
 	for _, p := range d.result.Placements {
 		for _, cluster := range p.Configured {
 			selected[cluster] = true
 		}
-		plan.Placements = append(plan.Placements, simulate(p, v.Now()))
+		next := simulate(p, v.Now())
+		next.Unchanged = slices.DeleteFunc(next.Unchanged, func(cluster string) bool { return own[cluster] })
+		plan.Placements = append(plan.Placements, next)
 	}
 	for _, a := range d.result.AddOns {
-		if !selected[a.Cluster] && a.Status == rollout.Waiting {
+		if own[a.Cluster] || !selected[a.Cluster] && a.Status == rollout.Waiting {
 			plan.AtOnce = append(plan.AtOnce, a.Cluster)
 		}
 	}
 	return plan, nil
+}
+
+// ownChanges returns the clusters whose own configurations change.
+func (d *decided) ownChanges(lookup *inventory.Lookup) map[string]bool {
+	changes := make(map[string]bool)
+	for _, a := range d.Installed {
+		had := inventory.References(a)
+		changes[a.Namespace] = !slices.EqualFunc(had, d.Refresh(a, had, lookup), func(x, y ocm.ConfigReference) bool {
+			return x.DesiredConfig == y.DesiredConfig || *x.DesiredConfig == *y.DesiredConfig // only a hash may change
+		})
+	}
+	return changes
 }
 
 // simulate lets each cluster that starts succeed, until no other one starts.
