@@ -93,6 +93,19 @@ func TestCompleteManifestsAreNotReapplied(t *testing.T) {
 		t.Errorf("the values are %q, the work is %s", got, state)
 	}
 
+	t.Log("a rule that cannot be read for some time does not bring it back")
+	two := strings.ReplaceAll(onceWork, "VALUE", "two")
+	c.apply(strings.Replace(two, "conditionRules: [{", `conditionRules: [{type: CEL, condition: "has a space", celExpressions: ["true"]}, {`, 1))
+	c.eventually("the rule is refused", func() bool { return strings.Contains(complete(), "Applied False") })
+	c.apply(two)
+	c.eventually("all is as before", func() bool {
+		return complete() == "once True, later False, Complete False, Applied True, Available True"
+	})
+	drift("two")
+	if got := values(); got != " two two" {
+		t.Errorf("the values are %q", got)
+	}
+
 	t.Log("the whole work is complete")
 	done("later")
 	c.eventually("the work is complete", func() bool {

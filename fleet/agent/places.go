@@ -30,17 +30,24 @@ type places struct {
 	home map[kube.Ref]string // the set of each object without its version; "" for one that is only read
 }
 
-// placesOf returns where the objects of a work should be.
-func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[strategy][]int) places {
+// placesOf returns where the objects of a work should be. While a manifest cannot be read, all stay complete that were.
+func placesOf(work *ocm.ManifestWork, was places, manifests []manifest, by map[strategy][]int) places {
 	p := places{Sets: map[string]string{}, home: map[kube.Ref]string{}}
 	put := func(m manifest, set string) {
 		for _, ref := range m.refs() {
 			p.home[ref] = set
 		}
 	}
+	p.Complete = completed(manifests)
 	for _, m := range manifests {
 		if m.err == nil {
 			put(m, "")
+			continue
+		}
+		for _, id := range was.Complete {
+			if !slices.Contains(p.Complete, id) {
+				p.Complete = append(p.Complete, id)
+			}
 		}
 	}
 	for how, members := range by {
@@ -57,7 +64,6 @@ func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[strategy][]in
 	slices.Sort(lines)
 	sum := sha256.New()
 	_ = json.NewEncoder(sum).Encode(lines)
-	p.Complete = completed(manifests)
 	p.Objects = hex.EncodeToString(sum.Sum(nil))
 	return p
 }

@@ -53,7 +53,7 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 	if err != nil {
 		return err
 	}
-	for name, manager := range placesOf(work, manifests, strategiesOf(manifests)).with(was).Sets {
+	for name, manager := range placesOf(work, was, manifests, strategiesOf(manifests)).with(was).Sets {
 		set := setNamed(name)
 		if !a.exists(ctx, set) {
 			continue

@@ -191,7 +191,7 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 	}
 	a.findHomes(ctx, work, was, manifests)
 	by := strategiesOf(manifests)
-	now := placesOf(work, manifests, by)
+	now := placesOf(work, was, manifests, by)
 	gone, err := a.settle(ctx, work, was, now)
 	if err != nil {
 		return nil, fmt.Errorf("release objects of work %s whose update strategy changed: %w", work.Name, err)
