@@ -42,6 +42,9 @@ func (c *controllers) finishOne(ctx context.Context, req reconcile.Request) (rec
 	if seconds == nil || complete == nil || complete.Status != metav1.ConditionTrue || !work.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
+	if complete.ObservedGeneration != work.Generation { // it was the content of before
+		return reconcile.Result{}, nil
+	}
 	left := complete.LastTransitionTime.Add(time.Duration(*seconds) * time.Second).Sub(c.now())
 	if left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
