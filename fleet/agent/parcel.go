@@ -128,6 +128,7 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	// from here on, the cluster has seen the parcel
 	if err := w.remember(ctx, func(m seal.Memory, last *parcel.Last) {
 		maps.Copy(m, marks)
+		seal.Policy{MaxAge: w.Carried.MaxAge}.Forget(m, p.Time)
 		*last = parcel.Last{Sequence: p.Sequence, Digest: a.Digest, Time: time.Now().UTC().Truncate(time.Second), Report: last.Report + 1}
 	}); err != nil {
 		return out, err

@@ -41,6 +41,7 @@ func (a *agent) accept(ctx context.Context, work *ocm.ManifestWork) error {
 		mark, fresh, err := policy.Order(s, m, time.Now())
 		if fresh {
 			m[work.Name] = mark
+			policy.Forget(m, s.Time)
 		}
 		return err
 	}); err != nil {
@@ -206,8 +207,12 @@ func (m *marks) change(ctx context.Context, name string, change func(seal.Memory
 	if next.Data == nil {
 		next.Data = make(map[string]string)
 	}
+	works := slices.Collect(maps.Keys(memory))
 	if err := change(memory, next.Data); err != nil {
 		return err
+	}
+	for _, work := range works { // those that stay are written again
+		delete(next.Data, work)
 	}
 	for work, mark := range memory {
 		text, err := json.Marshal(mark)

@@ -3,6 +3,8 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,5 +83,33 @@ func TestSequenceBelongsToClusterName(t *testing.T) {
 	w := &carrier{agent: &agent{marks: marks{client: local.CoreV1(), cluster: "rome", known: make(map[string]*corev1.ConfigMap)}}, key: key}
 	if _, err := w.recall(t.Context()); err != nil || w.last.Sequence != 0 || w.last.Report != 17 {
 		t.Errorf("the parcels of rome begin with %+v, %v", w.last, err)
+	}
+}
+
+// TestMarksOfDeletedWorksEnd accepts a work after another was deleted long ago. The ConfigMap would grow for ever otherwise.
+func TestMarksOfDeletedWorksEnd(t *testing.T) {
+	_, key := fixture.SigningKey(t)
+	now := time.Now()
+	text := func(sequence int, age time.Duration) string {
+		return fmt.Sprintf(`{"sequence":%d,"time":%q,"digest":"x","gone":true}`, sequence, now.Add(-age).Format(time.RFC3339))
+	}
+	local := fake.NewClientset(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: nameOfMarks(key), Namespace: Namespace, ResourceVersion: "1"},
+		Data:       map[string]string{"once-1": text(1, 2*DefaultMaxAge), "once-2": text(2, time.Hour), parcelField: `{"sequence":9}`},
+	})
+	m := &marks{client: local.CoreV1(), cluster: "oslo", known: make(map[string]*corev1.ConfigMap)}
+	if err := m.take(t.Context(), key, func(memory seal.Memory) error {
+		memory["once-3"] = seal.Mark{Sequence: 3, Time: now, Digest: "x"}
+		seal.Policy{MaxAge: DefaultMaxAge}.Forget(memory, now)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := local.CoreV1().ConfigMaps(Namespace).Get(t.Context(), nameOfMarks(key), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(stored.Data)), []string{clusterField, parcelField, "once-2", "once-3"}; !slices.Equal(got, want) {
+		t.Errorf("stored are %q, not %q", got, want)
 	}
 }

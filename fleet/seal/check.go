@@ -3,6 +3,7 @@ package seal
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ type Mark struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	Digest   string    `json:"digest"`
-	// Gone means that the work is deleted. Its mark stays, so that nobody can restore the work.
+	// Gone means that the work is deleted. Its mark stays until its seals are too old, so that nobody can restore the work.
 	Gone bool `json:"gone,omitempty"`
 }
 
@@ -84,6 +85,15 @@ func (m Memory) Highest() (highest Mark) {
 		}
 	}
 	return highest
+}
+
+// Forget drops the marks of deleted works whose seals are too old to be accepted, by the time of a newer seal: the clock of the cluster may
+// be wrong. The mark with the highest number stays, which tells that the hub went back.
+func (p Policy) Forget(m Memory, newer time.Time) {
+	highest := m.Highest().Sequence
+	maps.DeleteFunc(m, func(_ string, mark Mark) bool {
+		return p.MaxAge > 0 && mark.Gone && mark.Sequence < highest && newer.Sub(mark.Time) > p.MaxAge+ClockSkew
+	})
 }
 
 // ClockSkew is how far the clocks of hub and cluster may differ.

@@ -170,6 +170,32 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestForget drops a deleted work. A seal that was made before its removal stays refused.
+func TestForget(t *testing.T) {
+	policy := seal.Policy{Cluster: "oslo", MaxAge: 10 * time.Hour}
+	mark := func(sequence int64, age time.Duration, gone bool) seal.Mark {
+		return seal.Mark{Sequence: sequence, Time: noon.Add(-age), Digest: "x", Gone: gone}
+	}
+	all := func() seal.Memory {
+		return seal.Memory{
+			"old": mark(2, 12*time.Hour, true), "there": mark(1, 12*time.Hour, false), "new": mark(3, 10*time.Hour+30*time.Minute, true), "last": mark(9, 12*time.Hour, true),
+		}
+	}
+	m := all()
+	policy.Forget(m, noon)
+	if _, found := m["old"]; found || len(m) != 3 {
+		t.Errorf("left are %v", m)
+	}
+	replay := seal.Seal{Statement: seal.Statement{Cluster: "oslo", Work: "old", Sequence: 1, Time: noon.Add(-13 * time.Hour), Digest: "x"}}
+	if _, _, err := policy.Order(replay, m, noon.Add(-seal.ClockSkew)); reason(err) != seal.TooOld {
+		t.Errorf("a replay of a forgotten work: %v", err)
+	}
+	m = all()
+	if (seal.Policy{Cluster: "oslo"}).Forget(m, noon); len(m) != 4 {
+		t.Errorf("without a limit, left are %v", m)
+	}
+}
+
 // TestRefusalKeepsItsMessage shows that an agent writes a refusal once, and not again on every check of the work.
 func TestRefusalKeepsItsMessage(t *testing.T) {
 	policy := seal.Policy{Cluster: "oslo", MaxAge: time.Hour}
