@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
 
 // kustomization serves a kustomization and, for every other path, a file of a size in bytes.
@@ -41,5 +43,23 @@ func TestKustomizationsAreBounded(t *testing.T) {
 	_, err := Source{}.Objects(t.Context(), entry)
 	if err == nil || !strings.Contains(err.Error(), "more than 256 MiB together") || asked.Load() > 10 {
 		t.Errorf("asked %d times: %v", asked.Load(), err)
+	}
+}
+
+func TestRemoteKustomizationReadsNoLocalOne(t *testing.T) {
+	home := fixture.Folder(t, map[string]string{
+		kustomizationFile: "secretGenerator: [{name: s, files: [key]}]\n", "key": "hush",
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/x/"+kustomizationFile {
+			_, _ = w.Write([]byte("resources: [" + strings.Repeat("../", 30) + home[1:] + "]\n"))
+			return
+		}
+		_, _ = w.Write([]byte("{}\n"))
+	}))
+	t.Cleanup(server.Close)
+	objs, err := Source{}.Objects(t.Context(), Entry{Name: "x", Location: server.URL + "/x/"})
+	if err == nil || !strings.Contains(err.Error(), "is outside of what its kustomization came with") {
+		t.Errorf("%d objects, %v", len(objs), err)
 	}
 }

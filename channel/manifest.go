@@ -116,7 +116,7 @@ func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstru
 		return nil, err
 	}
 	s.log().DebugContext(ctx, "copied a kustomization", "addon", e.Name, "files", len(f.seen))
-	return render.Build(filepath.Join(root, filepath.FromSlash(dir)))
+	return render.BuildIn(root, dir)
 }
 
 func errTooLarge() error {
@@ -246,7 +246,7 @@ func buildPackage(ctx context.Context, archive *bundle.Archive) ([]*unstructured
 	if err != nil {
 		return nil, err
 	}
-	objs, err := render.Build(filepath.Join(tmp, filepath.FromSlash(places[i])))
+	objs, err := render.BuildIn(tmp, places[i])
 	if err != nil {
 		return nil, fmt.Errorf("%w; a package whose install.sh renders files first is installed with 'sealift install'", err)
 	}

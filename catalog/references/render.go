@@ -76,7 +76,7 @@ func (c *checker) renderOne(k *kustomization, all map[string]*kustomization) err
 			return err
 		}
 	}
-	objects, err := render.Build(filepath.Join(c.work, filepath.FromSlash(k.dir)))
+	objects, err := render.BuildIn(c.work, k.dir)
 	if err != nil && c.completedByHook(family) {
 		return nil // its files are read one by one
 	}

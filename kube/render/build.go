@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/provider"
 	kresource "sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -24,7 +26,20 @@ var building sync.Mutex
 // disk: a URL, a git repository, a Helm chart or a plugin is refused, and so is a file outside the kustomization's own
 // directory unless it belongs to another kustomization.
 func Build(dir string) ([]*unstructured.Unstructured, error) {
-	if err := checkLocal(dir, map[string]bool{}); err != nil {
+	return build(dir, localCheck{seen: map[string]bool{}})
+}
+
+// BuildIn is Build for a kustomization of somebody else, in the folder dir of root. It also refuses kustomizations outside root.
+func BuildIn(root, dir string) ([]*unstructured.Unstructured, error) {
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, fmt.Errorf("build kustomization: %w", err)
+	}
+	return build(filepath.Join(root, filepath.FromSlash(dir)), localCheck{root: root, seen: map[string]bool{}})
+}
+
+func build(dir string, check localCheck) ([]*unstructured.Unstructured, error) {
+	if err := check.folder(dir); err != nil {
 		return nil, fmt.Errorf("build kustomization: %w", err)
 	}
 	if objs, ok := readPlain(dir); ok {
@@ -63,17 +78,28 @@ func objectsOf(r *kresource.Resource) ([]*unstructured.Unstructured, error) {
 	return strict.object(data)
 }
 
-// checkLocal walks a kustomization and those it includes. kustomize itself takes any name that is not a file for a git
+// localCheck walks a kustomization and those it includes. kustomize itself takes any name that is not a file for a git
 // repository, which hangs behind an air gap, and is fetched elsewhere.
-func checkLocal(dir string, seen map[string]bool) error {
+type localCheck struct {
+	root string // that no kustomization may be outside of, without symbolic links; "" for none
+	seen map[string]bool
+}
+
+func (c localCheck) folder(dir string) error {
 	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs) // kustomize takes paths from there
+	}
 	if err != nil {
 		return err
 	}
-	if seen[abs] {
+	if c.seen[abs] {
 		return nil
 	}
-	seen[abs] = true
+	c.seen[abs] = true
+	if below, err := filepath.Rel(c.root, abs); c.root != "" && (err != nil || !filepath.IsLocal(below)) {
+		return fmt.Errorf("%s is outside of what its kustomization came with, and is not read", dir)
+	}
 	file, k, err := readKustomization(abs)
 	if err != nil {
 		return err
@@ -91,7 +117,7 @@ func checkLocal(dir string, seen map[string]bool) error {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %q: %w", file, entry, err))
 		case info.IsDir():
-			errs = append(errs, checkLocal(path, seen))
+			errs = append(errs, c.folder(path))
 		}
 	}
 	return errors.Join(errs...)
@@ -124,24 +150,29 @@ func readKustomization(dir string) (file string, k *types.Kustomization, err err
 	return "", nil, fmt.Errorf("%s has no kustomization.yaml", dir)
 }
 
-// included lists every path that a kustomization reads. Entries that are YAML text instead of a path are left out.
+// included lists every path that a kustomization reads.
 func included(k *types.Kustomization) []string {
 	k.FixKustomization() // moves bases to resources, env to envs
 	entries := make([]string, 0, len(k.Resources)+len(k.Components))
 	add := func(paths ...string) {
 		for _, p := range paths {
-			if p != "" && !strings.Contains(p, "\n") && !strings.Contains(p, ": ") {
+			if p != "" {
 				entries = append(entries, p)
 			}
+		}
+	}
+	addUnlessText := func(path string) {
+		if !isText(path) {
+			add(path)
 		}
 	}
 	add(k.Resources...)
 	add(k.Components...)
 	add(k.Crds...)
 	add(k.Configurations...)
-	add(k.Generators...)
-	add(k.Transformers...)
-	add(k.Validators...)
+	for _, p := range slices.Concat(k.Generators, k.Transformers, k.Validators) {
+		addUnlessText(p)
+	}
 	add(k.OpenAPI["path"])
 	for _, p := range k.Patches {
 		add(p.Path)
@@ -150,7 +181,7 @@ func included(k *types.Kustomization) []string {
 		add(p.Path)
 	}
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // deprecated, and what add-ons have
-		add(string(p))
+		addUnlessText(string(p))
 	}
 	for _, r := range k.Replacements {
 		add(r.Path)
@@ -172,6 +203,16 @@ func included(k *types.Kustomization) []string {
 		add(s.EnvSources...)
 	}
 	return entries
+}
+
+// isText reports whether kustomize reads an entry itself, as objects, where it may also be a path. It takes the others for paths,
+// such as "a: b/../..".
+func isText(entry string) bool {
+	if !strings.Contains(entry, "\n") && !strings.Contains(entry, ": ") {
+		return false
+	}
+	_, err := provider.NewDefaultDepProvider().GetResourceFactory().SliceFromBytes([]byte(entry))
+	return err == nil
 }
 
 // Included lists the files and folders that the text of a kustomization names.

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -87,5 +88,46 @@ func TestBuildRefuses(t *testing.T) {
 				t.Errorf("error %v does not say %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestBuildInStaysBelowItsFolder(t *testing.T) {
+	dir := fixture.Folder(t, map[string]string{
+		"home/kustomization.yaml":           "resources: [a.yaml]\n",
+		"home/a.yaml":                       configMap,
+		"came/base/kustomization.yaml":      "resources: [a.yaml]\n",
+		"came/base/a.yaml":                  configMap,
+		"came/beside/kustomization.yaml":    "resources: [../base]\n",
+		"came/out/kustomization.yaml":       "resources: [../../home]\n",
+		"came/parts/kustomization.yaml":     "components: [../../home]\n",
+		"came/plug/kustomization.yaml":      "transformers: ['a: b/../../../home']\n",
+		"came/like-text/kustomization.yaml": "resources: ['a: b/../../../home']\n",
+		"came/lines/kustomization.yaml":     "resources: [\"a\\nb/../../../home\"]\n",
+		"came/link/kustomization.yaml":      "resources: [on/../../home, away]\n",
+		"came/link/on/x":                    "",
+	})
+	if err := os.Symlink(filepath.Join(dir, "home"), filepath.Join(dir, "came/link/away")); err != nil {
+		t.Fatal(err)
+	}
+	if objs, err := render.BuildIn(filepath.Join(dir, "came"), "beside"); err != nil || len(objs) != 1 {
+		t.Errorf("a folder beside: %d objects, %v", len(objs), err)
+	}
+	for _, name := range []string{"out", "parts", "plug", "like-text", "lines", "link", "../home"} {
+		_, err := render.BuildIn(filepath.Join(dir, "came"), name)
+		if err == nil || !strings.Contains(err.Error(), "is outside of what its kustomization came with") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBuildTakesTextForTransformers(t *testing.T) {
+	dir := fixture.Folder(t, map[string]string{
+		"a.yaml": configMap,
+		"kustomization.yaml": "resources: [a.yaml]\ntransformers:\n- |-\n  apiVersion: builtin\n  kind: LabelTransformer\n  metadata: {name: l}\n" +
+			"  labels: {tier: front}\n  fieldSpecs: [{path: metadata/labels, create: true}]\n",
+	})
+	objs, err := render.Build(dir)
+	if err != nil || len(objs) != 1 || objs[0].GetLabels()["tier"] != "front" {
+		t.Errorf("%v, %v", objs, err)
 	}
 }
