@@ -106,7 +106,9 @@ func (p *pass) applyAndPrune(ctx context.Context, a *addOn) error {
 	if !prunes {
 		return applied
 	}
-	result, err := p.engine.PruneMatching(ctx, run.set, pruneRules(e), kube.MatchOptions{Own: ownLabels(e), Common: []string{labelManagedBy}, Keep: a.objs, Spare: spare})
+	result, err := p.engine.PruneMatching(ctx, run.set, pruneRules(e), kube.MatchOptions{
+		Own: ownLabels(e), Common: []string{labelManagedBy}, Keep: a.objs, Spare: spare, Members: len(p.source.Trusted) > 0, // the rules are not signed
+	})
 	for _, entry := range result.Entries {
 		if entry.Action == kube.Kept {
 			p.log.WarnContext(ctx, "a prune rule names an object that stays", "addon", e.Name, "object", entry.Object.String(), "reason", entry.Message)

@@ -29,13 +29,15 @@ type MatchOptions struct {
 	// Common are keys of Own that other tools set on objects too, charts above all: another value does not make an object another's.
 	Common []string
 	Spare  func(object Ref) string // as in ApplyOptions
+	// Members limits it to the objects of the set that Apply would prune: no Matches of a stranger reach others, or Namespaces and the like.
+	Members bool
 }
 
 // PruneMatching deletes the matching objects except those to keep, for sets whose author selects the objects to prune instead of leaving it
 // to the record of the set. It deletes objects of the set, objects that carry all its own labels, and, where a selector narrows the kind
 // down, objects applied by the engine's manager, or by client-side kubectl apply if the engine takes its fields over. An object of another
 // set, of a Helm release, of another manager or of a person stays, and is reported as Kept if a selector named it. Namespaces and the like
-// are deleted if a Match names their kind. The error joins the failures; a kind that the cluster does not serve is one.
+// are deleted if a Match names their kind, and Members is not set. The error joins the failures; a kind that the cluster does not serve is one.
 func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o MatchOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {
@@ -44,7 +46,7 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o 
 	ctx, cancel := context.WithTimeout(ctx, DefaultApplyTimeout)
 	defer cancel()
 	result := Result{Set: set, Entries: []Entry{}}
-	run := e.newRun(set, nil, ApplyOptions{PruneProtected: true, FailFast: true, Spare: o.Spare})
+	run := e.newRun(set, nil, ApplyOptions{PruneProtected: !o.Members, FailFast: true, Spare: o.Spare})
 	kept := map[Ref]bool{}
 	for _, obj := range o.Keep {
 		ref := RefOf(obj).identity()
@@ -116,6 +118,9 @@ func (r *applyRun) foreign(ctx context.Context, meta *metav1.PartialObjectMetada
 		}
 		holder, _, err := r.holderOf(ctx, other)
 		return "it belongs to " + holderName(holder), err
+	}
+	if o.Members {
+		return "it is not in the set", nil
 	}
 	carried := len(o.Own) > 0
 	for key, value := range o.Own {

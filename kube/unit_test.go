@@ -174,3 +174,24 @@ func contains(live, want any) bool {
 	}
 	return reflect.DeepEqual(live, want)
 }
+
+func TestOnlyMembersAreASets(t *testing.T) {
+	set := Set{Name: "a", Namespace: "default"}
+	engine := New(&Cluster{}, Options{Manager: "kops", TakeOver: []string{clientSideApply}})
+	run := engine.newRun(set, nil, ApplyOptions{})
+	match := Match{Kind: "ConfigMap", LabelSelector: "!nope"}
+	own := map[string]string{"addon": "a"}
+	for name, meta := range map[string]metav1.ObjectMeta{
+		"a member":             {Labels: map[string]string{labelPartOf: set.ID()}},
+		"with the labels":      {Labels: own},
+		"of client-side apply": {Annotations: map[string]string{lastApplied: "{}"}},
+		"of the manager":       {ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kops", Operation: metav1.ManagedFieldsOperationApply}}},
+	} {
+		for _, members := range []bool{false, true} {
+			why, err := run.foreign(t.Context(), &metav1.PartialObjectMetadata{ObjectMeta: meta}, match, MatchOptions{Own: own, Members: members})
+			if want := members && name != "a member"; err != nil || (why != "") != want {
+				t.Errorf("%s, only members %t: %q, %v", name, members, why, err)
+			}
+		}
+	}
+}
