@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/health"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/queue"
 )
@@ -60,22 +61,21 @@ func (o *Operator) define(ctx context.Context, u *unit) error {
 			all = append(all, obj)
 		}
 	}
-	wrote := false
+	ready := true
 	for _, obj := range all {
-		changed, err := o.putDefinition(ctx, obj)
+		one, err := o.putDefinition(ctx, obj)
 		if err != nil {
 			return err
 		}
-		wrote = wrote || changed
+		ready = ready && one
 	}
-	if !wrote {
-		return nil
-	}
-	if o.options.Releases != nil {
-		o.options.Releases.Refresh()
-	}
-	if err := kube.New(o.cluster(), kube.Options{}).Wait(ctx, all, kube.WaitOptions{Timeout: definitionTime}); err != nil {
-		return err
+	if !ready {
+		if o.options.Releases != nil {
+			o.options.Releases.Refresh()
+		}
+		if err := kube.New(o.cluster(), kube.Options{}).Wait(ctx, all, kube.WaitOptions{Timeout: definitionTime}); err != nil {
+			return err
+		}
 	}
 	return o.served(ctx, all)
 }
@@ -107,8 +107,9 @@ func (o *Operator) served(ctx context.Context, definitions []*unstructured.Unstr
 	return nil
 }
 
-// putDefinition creates or updates one definition. The conversion that a live one has is kept: hooks may have set it.
-func (o *Operator) putDefinition(ctx context.Context, obj *unstructured.Unstructured) (wrote bool, err error) {
+// putDefinition creates or updates one definition, and reports whether it was there and ready: an earlier try may have written it, and
+// not waited to the end. The conversion that a live one has is kept: hooks may have set it.
+func (o *Operator) putDefinition(ctx context.Context, obj *unstructured.Unstructured) (ready bool, err error) {
 	labels := obj.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -124,20 +125,21 @@ func (o *Operator) putDefinition(ctx context.Context, obj *unstructured.Unstruct
 		live, err := objects.Get(ctx, ref.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			_, err = objects.Create(ctx, obj, metav1.CreateOptions{})
-			wrote = err == nil
 			return err
 		}
 		if err != nil {
 			return err
 		}
 		wanted := adapted(live, obj)
-		if wrote = !reflect.DeepEqual(wanted.Object, live.Object); !wrote {
+		if reflect.DeepEqual(wanted.Object, live.Object) {
+			state, _ := health.Of(live)
+			ready = state == health.Ready
 			return nil
 		}
 		_, err = objects.Update(ctx, wanted, metav1.UpdateOptions{})
 		return err
 	})
-	return wrote, err
+	return ready, err
 }
 
 // adapted is a live definition updated from a module's. Fields that the module does not mention stay, except below the
