@@ -161,6 +161,9 @@ func (s *Survey) list(ctx context.Context, of area, kind Ref, res resource) (fou
 			case apierrors.IsForbidden(err):
 				found = nil
 				return nil
+			case apierrors.IsNotFound(err):
+				s.cluster.kinds.forget(kind.gvk()) // its definition was deleted since it was looked up
+				return nil
 			case apierrors.IsResourceExpired(err) && options.Continue != "":
 				options.Continue = "" // the list expired between two pages: restart
 				continue

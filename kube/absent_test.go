@@ -104,3 +104,27 @@ func TestSurveyListsPermittedNamespaces(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestSurveyAfterKindsAreDeleted: a cluster that no longer serves a kind has no objects of it.
+func TestSurveyAfterKindsAreDeleted(t *testing.T) {
+	api := &fakeAPI{}
+	api.serve(thingsPath, thingsList)
+	api.serve(thingsPath+"/things", `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"a"}}]}`)
+	cluster := api.connect(t)
+	thing := []kube.Ref{{Group: "example.org", Version: "v1", Kind: "Thing", Name: "a"}}
+	if absent, err := cluster.NewSurvey("").Absent(t.Context(), "", thing); err != nil || len(absent) != 0 {
+		t.Fatalf("before: %v, %v", absent, err)
+	}
+	api.drop(thingsPath)
+	api.drop(thingsPath + "/things")
+	for range 2 {
+		if absent, err := cluster.NewSurvey("").Absent(t.Context(), "", thing); err != nil || len(absent) != 1 {
+			t.Errorf("after: %v, %v", absent, err)
+		}
+	}
+	api.serve(thingsPath, thingsList)
+	api.serve(thingsPath+"/things", `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"a"}}]}`)
+	if absent, err := cluster.NewSurvey("").Absent(t.Context(), "", thing); err != nil || len(absent) != 0 {
+		t.Errorf("defined again: %v, %v", absent, err)
+	}
+}

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -54,6 +55,7 @@ func (o *Operator) healOnce(ctx context.Context) error {
 	}
 	survey := o.newSurvey()
 	config := o.store.inForce()
+	var errs []error
 	for _, u := range o.units {
 		o.mu.Lock()
 		look, manifest := u.enabled && u.manifest != "" && !config.Modules[u.Key].Unmanaged, u.manifest
@@ -63,7 +65,7 @@ func (o *Operator) healOnce(ctx context.Context) error {
 		}
 		absent, err := o.absent(ctx, u, survey, manifest, false)
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("module %s: %w", u.Name, err))
 		}
 		if r := releases[u.Name]; r.Status != helm.Deployed {
 			absent = append(absent, fmt.Sprintf("release %s, which is not deployed but %q", u.Name, r.Status))
@@ -73,7 +75,7 @@ func (o *Operator) healOnce(ctx context.Context) error {
 			o.queueRun(u, "absentResources")
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // absent names the objects of a manifest that the cluster lacks. Those that hooks have deleted do not count while nobody runs
