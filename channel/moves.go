@@ -100,8 +100,8 @@ func unversioned(ref kube.Ref) kube.Ref {
 }
 
 // namesObject reports whether an add-on's manifest names an object now. A manifest that cannot be read may name it, so that
-// nothing is lost.
-func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) bool {
+// nothing is lost: then it is not known.
+func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) (names, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.names == nil && !p.unreadManifest {
@@ -113,7 +113,7 @@ func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) bool {
 		if err != nil {
 			p.unreadManifest = true
 			p.log.WarnContext(ctx, "what an add-on names cannot be read; objects that may be its own stay", "addon", a.Entry.Name, "error", err)
-			return true
+			return true, false
 		}
 		a.names = make(map[kube.Ref]bool, 2*len(objs))
 		for _, obj := range objs {
@@ -123,7 +123,7 @@ func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) bool {
 			a.names[named] = true
 		}
 	}
-	return a.names == nil || a.names[unversioned(ref)]
+	return a.names == nil || a.names[unversioned(ref)], a.names != nil
 }
 
 // holder is the add-on of the plan that has a set, or nil, and its name.
@@ -137,14 +137,19 @@ func (p *pass) holder(set kube.Set) (a *addOn, name string) {
 }
 
 // contest decides about an object that another add-on has. One that the other no longer names moves, as it does from an
-// add-on that was renamed. What both name belongs to the later one.
+// add-on that was renamed. What both name belongs to the later one. The earlier one fails if it is not known what the later one
+// names: it would else be recorded without an object that is its own.
 func (p *pass) contest(ctx context.Context, a *addOn, ref kube.Ref, set kube.Set) kube.Verdict {
 	other, name := p.holder(set)
-	switch {
-	case other == nil:
+	if other == nil {
 		p.report("%s moves from add-on %q, which is not in these channels, to %q", ref, name, a.Entry.Name)
 		return kube.Take
-	case !p.namesObject(ctx, other, ref):
+	}
+	switch names, known := p.namesObject(ctx, other, ref); {
+	case !known && other.place > a.place:
+		p.report("%s may move from add-on %q, whose manifest cannot be read, to %q, which fails until then", ref, name, a.Entry.Name)
+		return kube.Refuse
+	case !names || !known:
 		p.report("%s", Move{ref, name, a.Entry.Name})
 		return kube.Take
 	}
@@ -159,7 +164,10 @@ func (p *pass) contest(ctx context.Context, a *addOn, ref kube.Ref, set kube.Set
 // spare keeps an object that an add-on no longer names for another one of the plan that does.
 func (p *pass) spare(ctx context.Context, a *addOn, ref kube.Ref) string {
 	for _, other := range p.addons {
-		if other != a && p.namesObject(ctx, other, ref) {
+		if other == a {
+			continue
+		}
+		if names, _ := p.namesObject(ctx, other, ref); names {
 			return fmt.Sprintf("add-on %q names it", other.Entry.Name)
 		}
 	}
