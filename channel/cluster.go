@@ -169,7 +169,7 @@ func (c *Cluster) plan(ctx context.Context, entries []Entry, adopt []string, for
 		if unknown != nil && d.Action == Install {
 			d.Reason = "no channel has installed it; who else owns it is not known"
 		}
-		if !d.Entry.NeedsPKI {
+		if !d.Entry.NeedsPKI || d.From != "" && d.Action != Adopt { // it stays with its owner
 			continue
 		}
 		if d.PKI, err = c.lacksKeys(ctx, d.Entry.Name); err != nil {
