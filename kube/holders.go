@@ -23,12 +23,16 @@ func (e *Engine) Holders(ctx context.Context, objs []*unstructured.Unstructured)
 			sets[set.ID()] = set
 		}
 	}
-	wanted := map[Ref]bool{}
+	wanted := map[Ref]Ref{} // by the place of the live object
 	kinds := map[schema.GroupKind]Ref{}
 	for _, obj := range objs {
 		ref := RefOf(obj)
-		wanted[ref.identity()] = true
 		kinds[ref.groupKind()] = ref
+		named := ref.identity()
+		wanted[named] = named
+		live := named
+		live.Namespace = "" // of a kind without namespaces, whatever the manifest says
+		wanted[live] = named
 	}
 	holders := map[Ref]Set{}
 	for _, kind := range kinds {
@@ -44,8 +48,9 @@ func (e *Engine) Holders(ctx context.Context, objs []*unstructured.Unstructured)
 			return nil, fmt.Errorf("find who holds the %s objects: %w", groupKindString(kind.groupKind()), err)
 		}
 		for _, m := range found {
-			if set, known := sets[m.meta.Labels[labelPartOf]]; known && wanted[m.ref.identity()] {
-				holders[m.ref.identity()] = set
+			set, known := sets[m.meta.Labels[labelPartOf]]
+			if ref, ok := wanted[m.ref.identity()]; known && ok {
+				holders[ref] = set
 			}
 		}
 	}

@@ -53,8 +53,10 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o 
 		kept[ref] = true
 		if ref.Namespace == "" {
 			ref.Namespace = metav1.NamespaceDefault
-			kept[ref] = true
+		} else {
+			ref.Namespace = "" // of a kind without namespaces, whatever the manifest says
 		}
+		kept[ref] = true
 	}
 	var errs []error
 	for _, match := range matches {

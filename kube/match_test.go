@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 func labelledMap(name, labels string) string {
@@ -163,5 +164,33 @@ func TestUnplacedNamesObjectsWithoutNamespace(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"ConfigMap/a", "Near/d"}, names); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestKeptWithSuperfluousNamespace: a cluster drops the namespace of an object of a kind without namespaces.
+func TestKeptWithSuperfluousNamespace(t *testing.T) {
+	set := kube.Set{Name: "a", Namespace: "default"}
+	api := &fakeAPI{}
+	api.serve("/apis/example.org", `{"kind":"APIGroup","apiVersion":"v1","name":"example.org","preferredVersion":{"groupVersion":"example.org/v1","version":"v1"}}`)
+	api.serve(thingsPath, thingsList)
+	item := func(name string) string {
+		return `{"metadata":{"name":"` + name + `","uid":"` + name + `","labels":{"applyset.kubernetes.io/part-of":"` + set.ID() + `"}}}`
+	}
+	api.serve(thingsPath+"/things", `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`+item("stays")+","+item("left")+`]}`)
+	secret := `{"metadata":{"name":"a","namespace":"default","labels":{"applyset.kubernetes.io/id":"` + set.ID() +
+		`"},"managedFields":[{"manager":"sealift","operation":"Apply"}]}}`
+	api.serve("/api/v1/secrets", `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`+secret+`]}`)
+	objs, err := render.Decode(strings.NewReader("apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: stays, namespace: kube-system}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := kube.New(api.connect(t), kube.Options{})
+	holders, err := engine.Holders(t.Context(), objs)
+	if ref := (kube.Ref{Group: "example.org", Kind: "Thing", Namespace: "kube-system", Name: "stays"}); err != nil || len(holders) != 1 || holders[ref] != set {
+		t.Errorf("held: %v, %v", holders, err)
+	}
+	_, err = engine.PruneMatching(t.Context(), set, []kube.Match{{Group: "example.org", Kind: "Thing"}}, kube.MatchOptions{Keep: objs})
+	if want := []string{thingsPath + "/things/left"}; err != nil || !slices.Equal(api.deleted, want) {
+		t.Errorf("deleted %v, want %v; %v", api.deleted, want, err)
 	}
 }
