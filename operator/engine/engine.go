@@ -41,6 +41,8 @@ type Options struct {
 	Modules bool
 	// Removed is called with the objects that hooks are about to delete. It may be nil.
 	Removed func([]kube.Ref)
+	// Made is called with the objects that hooks have created, in any version. It may be nil.
+	Made func([]kube.Ref)
 }
 
 // Engine runs hooks.

@@ -135,7 +135,13 @@ func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context
 			e.options.Removed(removed)
 		}
 	}
-	if err := patch.Do(ctx, e.options.Patches, patches); err != nil || h.folder.Owner == nil {
+	err = patch.Do(ctx, e.options.Patches, patches)
+	if err == nil && e.options.Made != nil {
+		if made := patch.Made(ctx, e.options.Patches, patches); len(made) > 0 {
+			e.options.Made(made)
+		}
+	}
+	if err != nil || h.folder.Owner == nil {
 		return named(h, err)
 	}
 	return named(h, h.folder.Owner.Take(ctx, h, contexts, result.Out))

@@ -14,4 +14,8 @@ func TestOnlyDeletedChartObjectsAreRemembered(t *testing.T) {
 	if len(o.gone) != 1 || !o.gone[o.identity(of)] {
 		t.Errorf("gone are %v", o.gone)
 	}
+	of.Version = ""
+	if o.noteMade([]kube.Ref{of}); len(o.gone) != 0 {
+		t.Errorf("made again, and gone are %v", o.gone)
+	}
 }

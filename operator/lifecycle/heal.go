@@ -149,6 +149,15 @@ func (o *Operator) noteDeleted(refs []kube.Ref) {
 	}
 }
 
+// noteMade notes that objects exist again.
+func (o *Operator) noteMade(refs []kube.Ref) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ref := range refs {
+		delete(o.gone, o.identity(ref))
+	}
+}
+
 // keep records a module's current objects in the cluster. Objects that its chart has restored are no longer missing. A module
 // under maintenance was not rendered, and nobody checks its objects.
 func (o *Operator) keep(u *unit, done helm.Ensured) error {

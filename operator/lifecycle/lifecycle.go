@@ -92,7 +92,7 @@ type Operator struct {
 
 	mu    sync.Mutex // guards the fields below and the guarded fields of units
 	state state
-	// gone are objects that hooks have deleted: they do not count as absent until their chart is applied again.
+	// gone are objects that hooks have deleted: they do not count as absent until hooks create them or their chart is applied again.
 	gone map[kube.Ref]bool
 	// purged means that releases of removed modules were purged.
 	purged bool
@@ -135,7 +135,7 @@ func Load(ctx context.Context, o Options) (*Operator, error) {
 		return nil, err
 	}
 	op := &Operator{options: o, log: o.Log, store: newStore(found), gone: map[kube.Ref]bool{}}
-	o.Removed = op.noteDeleted
+	o.Removed, o.Made = op.noteDeleted, op.noteMade
 	op.engine = engine.New(o.Options)
 	op.telemetry = newTelemetry(o.MetricsPrefix)
 	if err := op.loadModules(found); err != nil {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +52,22 @@ func Removed(ctx context.Context, cluster *kube.Cluster, operations []*Operation
 		}
 	}
 	return all
+}
+
+// Made returns the objects that operations have created, and not deleted again, without their version.
+func Made(ctx context.Context, cluster *kube.Cluster, operations []*Operation) []kube.Ref {
+	there := map[kube.Ref]bool{}
+	for _, o := range operations {
+		if o.content == nil && !o.deletes() {
+			continue
+		}
+		if ref, err := cluster.KindOf(ctx, o.apiVersion, o.object); err == nil {
+			ref.Version, ref.Namespace, ref.Name = "", o.namespace, o.name
+			there[ref] = !o.deletes()
+		}
+	}
+	maps.DeleteFunc(there, func(_ kube.Ref, there bool) bool { return !there })
+	return slices.Collect(maps.Keys(there))
 }
 
 func (o *Operation) do(ctx context.Context, cluster *kube.Cluster) error {
