@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -129,7 +130,17 @@ func (k *kinds) forget(gvk schema.GroupVersionKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.known, gvk)
+	maps.DeleteFunc(k.named, func(_ string, named schema.GroupVersionKind) bool { return named == gvk })
 }
+
+// Unserved reports whether an error is the 404 of a server that does not serve the kind, or no longer in that version. The 404 of a
+// missing object is a Status of the API.
+func Unserved(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// Forget makes the cluster look up a kind again, whose resource is Unserved.
+func (c *Cluster) Forget(kind Ref) { c.kinds.forget(kind.gvk()) }
 
 func (k *kinds) read(ctx context.Context, path string, into any) error {
 	data, err := k.client.Get().AbsPath(path).Do(ctx).Raw()

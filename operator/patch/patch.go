@@ -74,22 +74,32 @@ func (o *Operation) do(ctx context.Context, cluster *kube.Cluster) error {
 	if o.broken != nil {
 		return o.broken
 	}
-	ref, err := cluster.KindOf(ctx, o.apiVersion, o.object)
+	ref, err := o.as(ctx, cluster)
+	if kube.Unserved(err) { // since it was looked up
+		cluster.Forget(ref)
+		_, err = o.as(ctx, cluster)
+	}
+	return err
+}
+
+// as does the operation with the kind that the cluster knows by its name, which it returns.
+func (o *Operation) as(ctx context.Context, cluster *kube.Cluster) (ref kube.Ref, err error) {
+	ref, err = cluster.KindOf(ctx, o.apiVersion, o.object)
 	if err != nil {
-		return err // also of a deletion: the kind may be mistyped
+		return ref, err // also of a deletion: the kind may be mistyped
 	}
 	ref.Namespace, ref.Name = o.namespace, o.name
 	objects, err := cluster.Objects(ctx, ref)
 	if err != nil {
-		return err
+		return ref, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, busyTime)
 	defer cancel()
 	err = cluster.Retry(bounded, ref, func(ctx context.Context) error { return o.try(ctx, objects) })
 	if err == nil && o.kind == remove {
-		return waitGone(ctx, objects, o.name)
+		err = waitGone(ctx, objects, o.name)
 	}
-	return err
+	return ref, err
 }
 
 func (o *Operation) deletes() bool {
@@ -124,7 +134,7 @@ func deletion(how metav1.DeletionPropagation) metav1.DeleteOptions {
 
 // gone treats a missing object as success.
 func gone(err error) error {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !kube.Unserved(err) {
 		return nil
 	}
 	return err

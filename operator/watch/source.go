@@ -125,18 +125,30 @@ func (o *source) detach(s *Subscription) {
 func (o *source) run(ctx context.Context) {
 	// fail reports what the reflector would log.
 	ctx = klog.NewContext(ctx, logr.Discard())
-	objects, kind := o.find(ctx)
+	for ctx.Err() == nil {
+		o.watch(ctx)
+	}
+}
+
+// watch finds the kind, and lists and watches its objects until ctx ends, or the cluster serves the kind no longer, or in another version.
+func (o *source) watch(ctx context.Context) {
+	objects, ref := o.find(ctx)
 	if objects == nil {
 		return
 	}
 	o.mu.Lock()
-	o.kind = kind
+	o.kind = ref.Kind
 	o.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector, options.FieldSelector = o.key.labels, o.key.fields
 			list, err := objects.List(ctx, options)
 			o.fail(ctx, err)
+			if kube.Unserved(err) && o.moved(ctx, ref) {
+				cancel()
+			}
 			if err != nil { // not a nil *UnstructuredList
 				return nil, err
 			}
@@ -156,16 +168,24 @@ func (o *source) run(ctx context.Context) {
 	cache.NewReflectorWithOptions(lists, &unstructured.Unstructured{}, o, cache.ReflectorOptions{Logger: &logger, Name: "operator"}).RunWithContext(ctx)
 }
 
+// moved looks the kind up again, and reports whether it is not where it was.
+func (o *source) moved(ctx context.Context, ref kube.Ref) bool {
+	o.watcher.cluster.Forget(ref)
+	now, err := o.watcher.cluster.KindOf(ctx, o.key.apiVersion, o.key.kind)
+	now.Namespace = ref.Namespace
+	return err != nil || now != ref
+}
+
 // find waits until the cluster serves the kind.
-func (o *source) find(ctx context.Context) (objects dynamic.ResourceInterface, kind string) {
+func (o *source) find(ctx context.Context) (objects dynamic.ResourceInterface, ref kube.Ref) {
 	_ = poll.Until(ctx, lateKind, nil, func(ctx context.Context) (bool, error) {
-		ref, err := o.watcher.cluster.KindOf(ctx, o.key.apiVersion, o.key.kind)
+		found, err := o.watcher.cluster.KindOf(ctx, o.key.apiVersion, o.key.kind)
 		if err == nil {
-			ref.Namespace = o.key.namespace
-			objects, err = o.watcher.cluster.Objects(ctx, ref)
+			found.Namespace = o.key.namespace
+			objects, err = o.watcher.cluster.Objects(ctx, found)
 		}
 		if err == nil {
-			kind = ref.Kind
+			ref = found
 			return true, nil
 		}
 		o.fail(ctx, err)
@@ -174,10 +194,10 @@ func (o *source) find(ctx context.Context) (objects dynamic.ResourceInterface, k
 		}
 		return false, poll.NotYet(err)
 	})
-	if kind == "" {
-		return nil, ""
+	if ref.Kind == "" {
+		return nil, ref
 	}
-	return objects, kind
+	return objects, ref
 }
 
 // fail counts a failure to list or watch, and logs the first of several. A start waits while the server is unreachable: a hook
