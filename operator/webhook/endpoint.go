@@ -71,6 +71,7 @@ type endpoint struct {
 	known    map[kube.Ref]string // the generations that we have written
 	logged   map[string]bool     // errors that were logged already
 	failed   map[kube.Ref]error  // errors of the API server; held by mu
+	trust    trust
 }
 
 // newEndpoint makes an endpoint for reviews of up to size bytes.
@@ -169,6 +170,7 @@ func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) 
 	ticker := time.NewTicker(lookTime)
 	defer ticker.Stop()
 	var due time.Time
+	led := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -180,34 +182,54 @@ func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) 
 		}
 		fresh, err := load()
 		if shown := e.shown.Load(); e.logOnce(ctx, "the certificate of webhooks cannot be renewed; the previous one is kept", err) && fresh.sum != shown.sum {
-			e.rotate(ctx, shown, fresh)
+			if e.rotate(ctx, shown, fresh) {
+				due = time.Time{}
+			}
+		}
+		if e.trust.end() {
+			clear(e.known)
 			due = time.Time{}
 		}
-		if !e.server.leads() || time.Now().Before(due) {
+		leads := e.server.leads()
+		if leads && !led {
+			e.inherit(ctx)
+		}
+		if led = leads; !leads || time.Now().Before(due) {
 			continue
 		}
-		if due = time.Now().Add(keepTime); !e.write(ctx, e.shown.Load().ca) {
+		if due = time.Now().Add(keepTime); !e.write(ctx, e.trust.with(e.shown.Load().ca)) {
 			due = time.Now().Add(retryTime)
 		}
 	}
 }
 
-// rotate shows another certificate. The API server trusts both while it changes, so no review fails.
-func (e *endpoint) rotate(ctx context.Context, before, after *certificate) {
-	clear(e.known)
+// rotate shows another certificate, and reports whether it did. The API server trusts both CAs while it changes, so no review fails:
+// that the leader has written the new one is waited for.
+func (e *endpoint) rotate(ctx context.Context, before, after *certificate) bool {
 	changed := string(before.ca) != string(after.ca)
-	if changed && e.server.leads() {
-		e.write(ctx, append(append([]byte{}, before.ca...), after.ca...))
-	}
-	if changed && poll.Pause(ctx, settleTime) != nil {
-		return
+	if changed {
+		if !e.trust.due(after) {
+			return false
+		}
+		e.trust.keep(joined(before.ca, after.ca))
+		clear(e.known)
+		if e.server.leads() {
+			e.write(ctx, e.trust.with(after.ca))
+		}
+		if !e.trusted(ctx, after.ca) && !e.trust.overdue() || poll.Pause(ctx, settleTime) != nil {
+			return false
+		}
 	}
 	e.shown.Store(after)
 	e.server.log.InfoContext(ctx, "webhooks have a new certificate", "service", e.Service)
 	if changed {
 		_ = poll.Pause(ctx, settleTime) // connections that began before show the old one
 	}
+	if e.server.options.Leader == nil {
+		e.trust.others = nil // nobody else shows the old one
+	}
 	clear(e.known)
+	return true
 }
 
 // logOnce logs an error once, until it is gone. It reports whether there is none.
