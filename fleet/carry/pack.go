@@ -72,7 +72,7 @@ type Packed struct {
 	Bytes int64 `json:"bytes"`
 	Left  int64 `json:"leftOutBytes,omitempty"`
 	// Images are those of works and charts. Uncarried are not in the parcel because no store was named. Unknown are charts whose
-	// images are not known before they are installed, and why.
+	// images are not known before they are installed, or that are installed once and gone since, and why.
 	Images    []string `json:"images,omitempty"`
 	Uncarried []string `json:"uncarried,omitempty"`
 	Unknown   []string `json:"unknown,omitempty"`

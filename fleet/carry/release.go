@@ -17,11 +17,16 @@ import (
 
 // packReleases adds the Helm releases of the cluster to a parcel, and their images to those that are wanted. It returns their charts
 // by path.
-func (h Hub) packReleases(ctx context.Context, into *parcel.Parcel, out *Packed) (charts map[string][]byte, err error) {
-	if into.Releases, charts, err = h.releases().Releases(ctx, into.Cluster); err != nil {
+func (h Hub) packReleases(ctx context.Context, into *parcel.Parcel, out *Packed) (map[string][]byte, error) {
+	list, charts, left, err := h.releases().Releases(ctx, into.Cluster)
+	if err != nil {
 		return nil, fmt.Errorf("pack the Helm releases of cluster %s: %w", into.Cluster, err)
 	}
-	for _, r := range into.Releases {
+	into.Releases = list
+	for _, one := range left {
+		out.Unknown = append(out.Unknown, one.Error()+"; it is installed, and stays as it is")
+	}
+	for _, r := range list {
 		name := r.Proxy.Namespace + "/" + r.Proxy.Name
 		if r.Chart == "" {
 			out.Deleted = append(out.Deleted, name)

@@ -77,18 +77,19 @@ type Carrier struct {
 }
 
 // Releases returns the releases of a cluster, and their charts by the paths that these have in a parcel. Without the kinds of
-// charts there are none.
-func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Release, charts map[string][]byte, err error) {
+// charts there are none. A release that is installed once, and whose chart is gone since, is left out: the cluster keeps it. Errors of
+// these are in left.
+func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Release, charts map[string][]byte, left []error, err error) {
 	var of ocm.ManagedCluster
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: cluster}, &of); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var all caaph.HelmReleaseProxyList
 	if err := c.Client.List(ctx, &all, client.InNamespace(home(&of))); err != nil {
 		if meta.IsNoMatchError(err) {
 			err = nil
 		}
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	slices.SortFunc(all.Items, func(a, b caaph.HelmReleaseProxy) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -107,7 +108,12 @@ func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Re
 				continue
 			}
 			if err != nil {
-				return nil, nil, fmt.Errorf("HelmReleaseProxy %s/%s: %w", hrp.Namespace, hrp.Name, err)
+				err = fmt.Errorf("HelmReleaseProxy %s/%s: %w", hrp.Namespace, hrp.Name, err)
+				if ctx.Err() != nil || !chartplan.Once(hrp) {
+					return nil, nil, nil, err
+				}
+				left = append(left, err)
+				continue
 			}
 			charts[parcel.ChartFile(one.Chart)] = content
 		} else if hrp.Annotations[packed] == "" {
@@ -115,7 +121,7 @@ func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Re
 		}
 		list = append(list, one)
 	}
-	return list, charts, nil
+	return list, charts, left, nil
 }
 
 // errPaused means that a release stays unchanged.

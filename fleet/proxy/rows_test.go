@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/chartplan"
+	"github.com/sealift/sealift/fleet/inventory"
 	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/testing/upstreamcases"
 )
@@ -144,6 +146,50 @@ func TestInstalledOnceNeedsNoChart(t *testing.T) {
 		}
 		if got := condition(hrp.Status.Conditions, "Ready"); got.Status != want {
 			t.Errorf("%q: Ready is %+v", strategy, got)
+		}
+	}
+}
+
+// carriedHub is a hub without a Cluster object, so without a way to any chart.
+type carriedHub struct {
+	client.Client
+	releases []caaph.HelmReleaseProxy
+}
+
+func (h carriedHub) RESTMapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
+
+func (h carriedHub) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	o.SetName(key.Name)
+	o.SetAnnotations(map[string]string{inventory.Carried: "true"})
+	return nil
+}
+
+func (h carriedHub) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*caaph.HelmReleaseProxyList).Items = h.releases //nolint:forcetypeassert // it lists nothing else
+	return nil
+}
+
+// TestInstalledOnceStopsNoParcel packs releases whose chart is gone.
+func TestInstalledOnceStopsNoParcel(t *testing.T) {
+	for name, c := range map[string]struct {
+		strategy, installed string
+		deleted             bool
+		list, left          int
+		fails               bool
+	}{
+		"installed once":     {strategy: caaph.InstallOnce, installed: "true", left: 1},
+		"not yet installed":  {strategy: caaph.InstallOnce, fails: true},
+		"always kept":        {installed: "true", fails: true},
+		"installed, removed": {strategy: caaph.InstallOnce, installed: "true", deleted: true, list: 1},
+	} {
+		hrp := caaph.HelmReleaseProxy{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ship", Annotations: map[string]string{caaph.Installed: c.installed, packed: "true"}}}
+		hrp.Spec.ReconcileStrategy, hrp.Spec.ClusterRef.Name = c.strategy, "ship"
+		if c.deleted {
+			hrp.DeletionTimestamp = new(metav1.Now())
+		}
+		list, charts, left, err := Carrier{Client: carriedHub{releases: []caaph.HelmReleaseProxy{hrp}}}.Releases(t.Context(), "ship")
+		if (err != nil) != c.fails || len(list) != c.list || len(left) != c.left || len(charts) != 0 {
+			t.Errorf("%s: %d releases, %d charts, left out %v, error %v", name, len(list), len(charts), left, err)
 		}
 	}
 }
