@@ -28,7 +28,7 @@ func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, get: newCh
 
 func connect(t Target) (*release.Client, error) {
 	return release.New(release.Config{
-		Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default"), Tenant: t.Proxy.Namespace,
+		Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default"), Tenant: t.Proxy.Namespace, Answer: longestAnswer,
 	})
 }
 

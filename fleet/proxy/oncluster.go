@@ -81,7 +81,7 @@ func (a *attempt) look(ctx context.Context) error {
 	}
 	t, _, _ := a.target(ctx) // the cluster is here
 	t.Mirrors, _ = a.mirrors()
-	has, err := a.provider.Read(ctx, t)
+	has, err := a.read(ctx, t)
 	if err != nil {
 		return a.unread(ctx, err)
 	}
@@ -106,7 +106,7 @@ func carriedAttempt(local *rest.Config, r parcel.Release) (*attempt, *onCluster)
 // recall notes that the release was installed before: the hub may not know it yet.
 func (a *attempt) recall(ctx context.Context) error {
 	t, _, _ := a.target(ctx) // the cluster is here
-	has, err := a.provider.Read(ctx, t)
+	has, err := a.read(ctx, t)
 	if err == nil && has.Status == "deployed" && has.Owner == chartplan.Owner(*a.hrp) {
 		chartplan.Record(a.hrp, has, t.Name)
 	}

@@ -84,8 +84,10 @@ func New(o Options) hub.Controller {
 		sharded, gained := h.Shard(releases, releases.clusterOf, releases.all)
 		options := o.controller()
 		options.NeedLeaderElection = new(false)
+		fair := newFair(sharded, o.AtOnce-1)
 		releaseController, err := ctrl.NewControllerManagedBy(h).Named("helmreleaseproxy").
-			For(&caaph.HelmReleaseProxy{}, builder.WithPredicates(asked)).WatchesRawSource(gained).WithOptions(options).Build(sharded)
+			For(&caaph.HelmReleaseProxy{}, builder.WithPredicates(asked)).WatchesRawSource(gained).WatchesRawSource(fair.freed()).
+			WithOptions(options).Build(fair)
 		if err != nil {
 			return err
 		}

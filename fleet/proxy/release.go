@@ -30,8 +30,14 @@ const (
 	conflict       = "Conflict"
 )
 
-// answerTimeout is how long a cluster may take to answer.
-const answerTimeout = 30 * time.Second
+// A release keeps one of a few workers that all tenants share, so what its cluster and its chart can take is bounded.
+const (
+	// answerTimeout is how long a cluster may take to show a release. One request of an operation may take longestAnswer: an API server
+	// gives up after a minute.
+	answerTimeout, longestAnswer = 30 * time.Second, 90 * time.Second
+	// longestOperation bounds an operation, whatever timeout its options have.
+	longestOperation = 2 * time.Hour
+)
 
 // ReleaseReconciler keeps the release of a HelmReleaseProxy.
 type ReleaseReconciler struct {
@@ -146,9 +152,7 @@ func (a *attempt) keep(ctx context.Context) error {
 			return a.failed(ctx, operationFails, fmt.Errorf("cluster %s: %w", a.hrp.Spec.ClusterRef.Name, err))
 		}
 	}
-	asking, cancel := context.WithTimeout(ctx, answerTimeout)
-	has, err := a.provider.Read(asking, t)
-	cancel()
+	has, err := a.read(ctx, t)
 	if err != nil {
 		return a.unread(ctx, err)
 	}
@@ -160,6 +164,24 @@ func (a *attempt) keep(ctx context.Context) error {
 		return a.failed(ctx, operationFails, err)
 	}
 	return a.done(ctx, t, has)
+}
+
+// read reads the state of the release.
+func (a *attempt) read(ctx context.Context, t Target) (chartplan.Installed, error) {
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return a.provider.Read(asking, t)
+}
+
+// bounded returns a context for one operation. The timeout of its options is for each of its waits: for hooks before and after, and for
+// what was applied or rolled back.
+func (a *attempt) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := 10 * time.Minute
+	if t := a.hrp.Spec.Options.Timeout; t != nil {
+		wait = max(0, min(t.Duration, longestOperation))
+	}
+	longest := min(3*wait+5*time.Minute, longestOperation)
+	return context.WithTimeoutCause(ctx, longest, fmt.Errorf("it was not done after %s", longest))
 }
 
 // unread reports a release that cannot be read. A cluster that refuses to answer exists; one that does not answer may not.
@@ -203,7 +225,9 @@ func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed
 			return has, err
 		}
 	}
-	return a.provider.Run(ctx, t, do)
+	bounded, cancel := a.bounded(ctx)
+	defer cancel()
+	return a.provider.Run(bounded, t, do)
 }
 
 // done records the state of the cluster. What the spec lacks goes first: it is a new generation.
@@ -274,9 +298,7 @@ func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
 	t, reason, err := a.target(ctx)
 	var has chartplan.Installed
 	if err == nil {
-		asking, cancel := context.WithTimeout(ctx, answerTimeout)
-		has, err = a.provider.Read(asking, t)
-		cancel()
+		has, err = a.read(ctx, t)
 		reason = readFails
 	}
 	if err != nil {
@@ -290,7 +312,10 @@ func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
 		return a.unavailable(ctx, reason, err, also...)
 	}
 	if has.Status != "" && chartplan.Owns(*a.hrp, has) {
-		if err := a.provider.Remove(ctx, t); err != nil {
+		bounded, cancel := a.bounded(ctx)
+		err := a.provider.Remove(bounded, t)
+		cancel()
+		if err != nil {
 			return a.failed(ctx, removalFails, err)
 		}
 	}

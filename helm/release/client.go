@@ -64,6 +64,8 @@ type Config struct {
 	// OfferAge is how long an answer about the cluster's version and kinds is used: others install kinds, and upgrade the cluster.
 	// Default 1 minute.
 	OfferAge time.Duration
+	// Answer is how long one request may take. Watches may take any time. Default is no limit.
+	Answer time.Duration
 }
 
 // Client works on the releases of one namespace. It may be used from several goroutines.
@@ -74,6 +76,7 @@ type Client struct {
 	configMaps bool
 	log        *slog.Logger
 	offerAge   time.Duration
+	answer     time.Duration
 	discovery  discovery.CachedDiscoveryInterface
 	mapper     *restmapper.DeferredDiscoveryRESTMapper
 
@@ -101,7 +104,7 @@ func New(c Config) (*Client, error) {
 	kinds := memory.NewMemCacheClient(found)
 	return &Client{
 		config: config, namespace: c.Namespace, tenant: c.Tenant, configMaps: c.ConfigMaps, log: c.Log, offerAge: cmp.Or(c.OfferAge, time.Minute),
-		discovery: kinds, mapper: restmapper.NewDeferredDiscoveryRESTMapper(kinds),
+		answer: c.Answer, discovery: kinds, mapper: restmapper.NewDeferredDiscoveryRESTMapper(kinds),
 	}, nil
 }
 

@@ -178,7 +178,7 @@ func (c *Client) run(ctx context.Context, operation, name string, from Chart, va
 	}
 	defer s.cancel()
 	f := confine(loaded, func(whole *chart.Chart, top map[string]any) (map[string]string, error) {
-		return engine.Templates(ctx, c.tenant, whole, top, helmengine.NewLookupFunction(within(ctx, c.config)))
+		return engine.Templates(ctx, c.tenant, whole, top, helmengine.NewLookupFunction(c.within(ctx)))
 	})
 	s.cfg.CustomTemplateFuncs = f.functions()
 	done, err := do(s, loaded, given)

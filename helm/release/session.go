@@ -37,7 +37,7 @@ func (c *Client) begin(ctx context.Context) (*session, error) {
 	recording, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	s := &session{cancel: func() { stop(); cancel() }}
-	records, err := kubernetes.NewForConfig(within(recording, c.config))
+	records, err := kubernetes.NewForConfig(c.within(recording))
 	if err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("create a cluster client: %w", err)
@@ -47,7 +47,7 @@ func (c *Client) begin(ctx context.Context) (*session, error) {
 		handler = c.log.Handler()
 	}
 	s.cfg = action.NewConfiguration(action.ConfigurationSetLogger(handler))
-	g := getter{config: within(ctx, c.config), client: c}
+	g := getter{config: c.within(ctx), client: c}
 	s.client = kube.New(g)
 	s.client.Namespace = c.namespace
 	s.client.SetLogger(handler)
@@ -85,22 +85,27 @@ func (g getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
 	return clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{})
 }
 
-// within returns a configuration whose requests end with ctx.
-func within(ctx context.Context, config *rest.Config) *rest.Config {
-	bound := rest.CopyConfig(config)
-	bound.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{ctx, next} })
+// within returns a configuration whose requests end with ctx, or when the cluster does not answer.
+func (c *Client) within(ctx context.Context) *rest.Config {
+	bound := rest.CopyConfig(c.config)
+	bound.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{ctx, c.answer, next} })
 	return bound
 }
 
 type transport struct {
-	ctx  context.Context
-	next http.RoundTripper
+	ctx    context.Context
+	answer time.Duration
+	next   http.RoundTripper
 }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
-	end := sync.OnceFunc(func() { stop(); cancel(nil) })
+	late := func() bool { return false }
+	if t.answer > 0 && !r.URL.Query().Has("watch") {
+		late = time.AfterFunc(t.answer, func() { cancel(fmt.Errorf("the cluster has not answered for %s", t.answer)) }).Stop
+	}
+	end := sync.OnceFunc(func() { stop(); late(); cancel(nil) })
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		end()
