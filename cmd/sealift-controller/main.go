@@ -6,16 +6,18 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/operator"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/sandbox"
 )
 
 func main() {
-	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
+	sandbox.Main(slices.Concat(engine.Tasks(), values.Tasks(), source.Tasks())...)
 	if os.Getpid() == 1 {
 		os.Exit(operator.RunAsInit(os.Stderr))
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/fixture"
@@ -20,7 +22,7 @@ import (
 
 // TestMain lets this binary be the program.
 func TestMain(m *testing.M) {
-	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
+	sandbox.Main(slices.Concat(engine.Tasks(), values.Tasks(), source.Tasks())...)
 	if os.Getenv("SEALIFT_TEST_MAIN") != "" {
 		main()
 		return

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +26,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/controlplane"
@@ -35,7 +37,7 @@ const hubVariable = "SEALIFT_TEST_HUB"
 
 // TestMain lets this binary be a hub, or the command of a carried cluster, that can be killed.
 func TestMain(m *testing.M) {
-	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
+	sandbox.Main(slices.Concat(engine.Tasks(), values.Tasks(), source.Tasks())...)
 	if os.Getenv(carriedVariable) != "" {
 		os.Exit(applyParcel())
 	}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,6 +34,7 @@ import (
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/controlplane"
@@ -47,7 +49,7 @@ import (
 const hubVariable, userVariable, heapVariable = "SEALIFT_TEST_HUB", "SEALIFT_TEST_USER", "SEALIFT_TEST_HEAP"
 
 func TestMain(m *testing.M) {
-	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
+	sandbox.Main(slices.Concat(engine.Tasks(), values.Tasks(), source.Tasks())...)
 	file := os.Getenv(hubVariable)
 	if file == "" {
 		os.Exit(m.Run())

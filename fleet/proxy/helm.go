@@ -68,7 +68,7 @@ func (h *Helm) Version(ctx context.Context, t Target) (string, error) {
 // chart fetches the chart of a release, with its dependencies if the proxy asks for them.
 func (h *Helm) chart(ctx context.Context, t Target) (release.Chart, error) {
 	access := t.Access
-	access.Schemes = h.schemes
+	access.Schemes, access.Tenant = h.schemes, t.Proxy.Namespace
 	spec := t.Proxy.Spec
 	return h.get(ctx, source.Chart{Repository: spec.RepoURL, Name: spec.ChartName, Version: spec.Version}, access, spec.Options.DependencyUpdate)
 }

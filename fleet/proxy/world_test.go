@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ import (
 	"github.com/sealift/sealift/fleet/values"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/source"
 	"github.com/sealift/sealift/internal/sandbox"
 	"github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/internal/testing/fixture"
@@ -129,7 +131,7 @@ const upgradeJob = "SEALIFT_TEST_UPGRADE"
 type job struct{ Kubeconfig, Namespace, Chart string }
 
 func TestMain(m *testing.M) {
-	sandbox.Main(append(engine.Tasks(), values.Tasks()...)...)
+	sandbox.Main(slices.Concat(engine.Tasks(), values.Tasks(), source.Tasks())...)
 	text := os.Getenv(upgradeJob)
 	if text == "" {
 		os.Exit(m.Run())

@@ -39,7 +39,7 @@ func fromRegistry(ctx context.Context, client *http.Client, access Access, want 
 		if err != nil {
 			return Archive{}, err
 		}
-		tags, err := remote.List(repository, options...)
+		tags, err := tagsOf(ctx, repository, options)
 		if err != nil {
 			return Archive{}, err
 		}
@@ -57,6 +57,31 @@ func fromRegistry(ctx context.Context, client *http.Client, access Access, want 
 		return Archive{}, err
 	}
 	return pack(content, version)
+}
+
+// maxTags and maxPages bound the list of a repository's tags, which a registry sends page by page.
+const maxTags, maxPages = 100_000, 2_000
+
+func tagsOf(ctx context.Context, repository name.Repository, options []remote.Option) (tags []string, err error) {
+	puller, err := remote.NewPuller(options...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := puller.Lister(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	for pages := 0; list.HasNext(); pages++ {
+		if len(tags) > maxTags || pages == maxPages {
+			return nil, fmt.Errorf("the registry lists more than %d tags, or %d pages of them: give the exact version", maxTags, maxPages)
+		}
+		page, err := list.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		tags = append(tags, page.Tags...)
+	}
+	return tags, nil
 }
 
 // open names a repository of a registry, and configures the requests to it.

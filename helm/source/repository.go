@@ -6,17 +6,43 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/sandbox"
 )
 
-// index lists the charts of a repository.
-type index struct {
-	Entries map[string][]struct {
-		Version string   `json:"version"`
-		URLs    []string `json:"urls"`
-		Digest  string   `json:"digest"` // sha256 of the archive; may be missing
-	} `json:"entries"`
+// entry is a version of a chart in the index of a repository.
+type entry struct {
+	Version string   `json:"version"`
+	URLs    []string `json:"urls"`
+	Digest  string   `json:"digest"` // sha256 of the archive; may be missing
+}
+
+// An index takes some thirty times its size while it is read, and that of a stranger much more, so a child reads it. One of 20 MiB, as
+// large ones are, takes 0.6 GiB and 7 s.
+var (
+	indexLimits = sandbox.Limits{CPU: 30 * time.Second, Wall: 5 * time.Minute, Memory: 1 << 30, Result: 4 << 20}
+	indexTask   = sandbox.Define("index", readIndex)
+)
+
+// Tasks are the tasks that a program serves which fetches charts.
+func Tasks() []sandbox.Served { return []sandbox.Served{indexTask} }
+
+// readIndex runs in the child. It returns the versions of a chart in the index that it asks for.
+func readIndex(chart string, ask sandbox.Ask) ([]entry, error) {
+	text, err := ask(nil)
+	if err != nil {
+		return nil, err
+	}
+	var index struct {
+		Entries map[string][]entry `json:"entries"`
+	}
+	if err := yaml.Unmarshal(text, &index); err != nil {
+		return nil, fmt.Errorf("index.yaml is damaged: %w", err)
+	}
+	return index.Entries[chart], nil
 }
 
 // fromRepository fetches from a repository that is served over HTTP.
@@ -29,12 +55,15 @@ func fromRepository(ctx context.Context, client *http.Client, access Access, wan
 	if err != nil {
 		return Archive{}, err
 	}
-	var list index
-	if err := yaml.Unmarshal(text, &list); err != nil {
-		return Archive{}, fmt.Errorf("index.yaml is damaged: %w", err)
+	list, err := indexTask.Run(ctx, sandbox.Request{
+		Name: "index.yaml", Tenant: access.Tenant, Limits: indexLimits,
+		Answer: func(context.Context, []byte) ([]byte, error) { return text, nil },
+	}, want.Name)
+	if err != nil {
+		return Archive{}, err
 	}
 	var versions []string
-	for _, e := range list.Entries[want.Name] {
+	for _, e := range list {
 		versions = append(versions, e.Version)
 	}
 	if len(versions) == 0 {
@@ -44,7 +73,7 @@ func fromRepository(ctx context.Context, client *http.Client, access Access, wan
 	if err != nil {
 		return Archive{}, err
 	}
-	found := list.Entries[want.Name][at]
+	found := list[at]
 	if len(found.URLs) == 0 {
 		return Archive{}, fmt.Errorf("index.yaml has no URL of version %s", found.Version)
 	}

@@ -4,6 +4,8 @@
 // Everything that a fetch may use is in its arguments. It uses no files of the user who runs the program, no helper
 // programs and no environment but proxies, and a certificate authority or a password that is given for one chart is
 // used for no other.
+//
+// The index of a repository is read in a child process, within limits: a program that fetches charts has to serve Tasks.
 package source
 
 import (
@@ -52,6 +54,8 @@ type Access struct {
 	Credentials []byte
 	// Schemes are allowed in addition to https and oci: file, and http, which also applies to registries.
 	Schemes []string
+	// Tenant names who chose the repository. An index of one tenant does not delay those of others.
+	Tenant string `json:"-"`
 }
 
 // Archive is a chart that was fetched.
