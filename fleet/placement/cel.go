@@ -20,11 +20,7 @@ type expressions struct {
 }
 
 // compileCEL compiles expressions over the variable managedCluster.
-func compileCEL(texts []string, known Known) (*expressions, error) {
-	env, err := environment(known)
-	if err != nil {
-		return nil, err
-	}
+func compileCEL(texts []string, env *cel.Env) (*expressions, error) {
 	e := &expressions{}
 	for _, text := range texts {
 		program, err := expression.Compile(env, text)
@@ -38,16 +34,30 @@ func compileCEL(texts []string, known Known) (*expressions, error) {
 
 // match reports whether all expressions are true. An error at run time, or a cost above the budget, is not a match.
 func (e *expressions) match(c *ocm.ManagedCluster, budget uint64) bool {
+	matches, _ := e.cost(c, budget)
+	return matches
+}
+
+// cost is match, and returns what it cost: that of the expressions, and something for what CEL does not count.
+func (e *expressions) cost(c *ocm.ManagedCluster, budget uint64) (matches bool, cost uint64) {
+	const conversion, evaluation = 1_000, 100
+	cost = conversion
 	cluster, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
-		return false
+		return false, cost
 	}
+	left := budget
 	for _, program := range e.programs {
-		if value, err := program.Evaluate(&budget, map[string]any{"managedCluster": cluster}); err != nil || value != types.True {
-			return false
+		cost += evaluation
+		value, err := program.Evaluate(&left, map[string]any{"managedCluster": cluster})
+		if errors.Is(err, expression.ErrCost) {
+			return false, cost + budget
+		}
+		if err != nil || value != types.True {
+			return false, cost + budget - left
 		}
 	}
-	return true
+	return true, cost + budget - left
 }
 
 // environment adds managedCluster.scores(name) and text.parseJSON() to the usual functions.

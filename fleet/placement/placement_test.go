@@ -69,6 +69,44 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+func compileFor(known Known, texts ...string) (*expressions, error) {
+	env, err := environment(known)
+	if err != nil {
+		return nil, err
+	}
+	return compileCEL(texts, env)
+}
+
+// TestCostOfAllClustersIsBounded has placements that are cheap for one cluster, or for one predicate.
+func TestCostOfAllClustersIsBounded(t *testing.T) {
+	var clusters []*ocm.ManagedCluster
+	for i := range 2000 {
+		clusters = append(clusters, cluster(fmt.Sprintf("c%04d", i), "a=b"))
+	}
+	const exceeded = "Predicate:CEL evaluation budget exceeded by all predicates"
+	const one = `{requiredClusterSelector: {celSelector: {celExpressions: [%s]}}}`
+	loop := `'[1,2,3,4,5,6,7,8,9,10].all(a, ` + strings.Repeat(`[1,2,3,4,5,6,7,8,9,10].all(b, `, 5) + `true` + strings.Repeat(`)`, 6) + `'`
+	many := func(n int, text string) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
+	for what, c := range map[string]struct {
+		predicates string
+		number     int
+		want       string
+	}{
+		"usual":                     {fmt.Sprintf(one, `'managedCluster.metadata.labels["a"] == "b"'`), 2000, ""},
+		"many expressions":          {fmt.Sprintf(one, many(1000, `"true"`)), 2000, exceeded},
+		"many predicates":           {many(900, fmt.Sprintf(one, `"false"`)), 2000, exceeded},
+		"more than may be compiled": {fmt.Sprintf(one, many(20_000, `"true"`)), 1, exceeded},
+		"a loop for few clusters":   {fmt.Sprintf(one, loop), 5, ""},
+		"labels come first":         {`{requiredClusterSelector: {labelSelector: {matchLabels: {a: c}}, celSelector: {celExpressions: [` + loop + `]}}}`, 2000, ""},
+	} {
+		_, err := Schedule(parse(t, "spec: {predicates: ["+c.predicates+"]}"), clusters[:c.number], Known{Now: newYear})
+		var m *Misconfigured
+		if (err != nil) != (c.want != "") || err != nil && (!errors.As(err, &m) || !strings.HasPrefix(m.Error(), c.want)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // TestCEL evaluates what expressions may use.
 func TestCEL(t *testing.T) {
 	c := cluster("rome", "version=1.36.3", `json={"cpu":4}`)
@@ -92,7 +130,7 @@ func TestCEL(t *testing.T) {
 		`[3, 1, 2].isSorted()`: false,
 		`"text"`:               false,
 	} {
-		e, err := compileCEL([]string{text}, Known{Now: newYear, Scores: reports})
+		e, err := compileFor(Known{Now: newYear, Scores: reports}, text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -102,7 +140,7 @@ func TestCEL(t *testing.T) {
 		}
 	}
 	endless := `[1,2,3,4,5,6,7,8,9,10].all(a, ` + strings.Repeat(`[1,2,3,4,5,6,7,8,9,10].all(b, `, 8) + `true` + strings.Repeat(`)`, 9)
-	e, err := compileCEL([]string{endless}, Known{})
+	e, err := compileFor(Known{}, endless)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,7 +191,7 @@ func TestCELRows(t *testing.T) {
 	}
 	for _, r := range upstreamcases.Rows[row](t, "fleet/ocm/ocm_placement_helpers__cel__TestCELSelector.json") {
 		t.Run(r.Name, func(t *testing.T) {
-			e, err := compileCEL(r.Case.Expressions, Known{Now: newYear})
+			e, err := compileFor(Known{Now: newYear}, r.Case.Expressions...)
 			if (err != nil) != r.Case.ExpectCompileError {
 				t.Fatal(err)
 			}
