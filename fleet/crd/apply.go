@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,6 +53,35 @@ func Apply(ctx context.Context, cluster *kube.Cluster, namespace string, objects
 	engine := kube.New(cluster, kube.Options{TakeOver: []string{}})
 	_, err = engine.Apply(ctx, kube.Set{Name: "fleet-definitions", Namespace: namespace}, objects, kube.ApplyOptions{Force: true})
 	return err
+}
+
+// Convert lets the API server reach the webhook of the definitions in this way, where it does not.
+func Convert(ctx context.Context, cluster *kube.Cluster, c Conversion) error {
+	objects, err := Hub(c)
+	if err != nil {
+		return err
+	}
+	definitions, err := cluster.Objects(ctx, kube.Ref{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		want, found, _ := unstructured.NestedMap(o.Object, "spec", "conversion", "webhook", "clientConfig")
+		if !found {
+			continue
+		}
+		live, err := definitions.Get(ctx, o.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if has, _, _ := unstructured.NestedMap(live.Object, "spec", "conversion", "webhook", "clientConfig"); reflect.DeepEqual(has, want) {
+			continue
+		}
+		if err := setConversion(ctx, definitions, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkStored finds versions in which objects of a kind may be stored and that we do not serve. The API server refuses such a definition,

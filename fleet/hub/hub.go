@@ -92,6 +92,7 @@ type Hub struct {
 
 	webhooks *webhooks
 	shards   *shards
+	every    time.Duration
 }
 
 // Run runs a hub until ctx ends.
@@ -122,7 +123,10 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	host, _ := os.Hostname()
-	h := &Hub{Manager: m, Namespace: o.Namespace, Log: o.Log, webhooks: served}
+	h := &Hub{Manager: m, Namespace: o.Namespace, Log: o.Log, webhooks: served, every: o.LeaseDuration}
+	if err := h.Keep(func(ctx context.Context) error { return crd.Convert(ctx, cluster, served.conversion()) }); err != nil {
+		return err
+	}
 	h.shards = newShards(client.Leases(o.Namespace), strings.ToLower(host)+"-"+rand.String(8), o.LeaseDuration, o.Log)
 	if err := m.Add(h.shards); err != nil {
 		return err

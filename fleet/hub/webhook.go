@@ -16,9 +16,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sealift/sealift/fleet/conversion"
 	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/internal/poll"
 	"github.com/sealift/sealift/internal/reviews"
 	"github.com/sealift/sealift/kube"
 )
@@ -120,6 +122,21 @@ func (h *Hub) Webhook(path string, handler http.Handler) admissionv1.WebhookClie
 		c.URL = new("https://" + h.webhooks.address() + path)
 	}
 	return c
+}
+
+// Keep does something on the hub that decides: at once, and again after each LeaseDuration. Each hub points the API server to itself when it
+// starts, and may be gone when another one decides.
+func (h *Hub) Keep(do func(context.Context) error) error {
+	return h.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		var told poll.Told
+		poll.Repeat(ctx, func(ctx context.Context) time.Duration {
+			if err := do(ctx); told.IsNew(ctx, err) {
+				h.Log.Error("the API server may not reach the webhooks of this hub", "error", err)
+			}
+			return h.every
+		})
+		return nil
+	}))
 }
 
 // convert answers a ConversionReview. One object that cannot be converted fails the review, as the API demands.

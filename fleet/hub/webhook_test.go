@@ -2,7 +2,9 @@ package hub
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,9 +13,13 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sealift/sealift/fleet/crd"
 	"github.com/sealift/sealift/internal/testing/fixture"
@@ -80,4 +86,45 @@ func TestWebhooksBoundConnections(t *testing.T) {
 	if _ = answer.Body.Close(); answer.StatusCode != http.StatusBadRequest || answer.ProtoMajor != 2 {
 		t.Errorf("a review without a request: %s over %s", answer.Status, answer.Proto)
 	}
+}
+
+// added is a manager that only takes what is added.
+type added struct {
+	manager.Manager
+	list []manager.Runnable
+}
+
+func (a *added) Add(r manager.Runnable) error {
+	a.list = append(a.list, r)
+	return nil
+}
+
+// TestWebhooksAreKept has an API server that fails once. Only the hub that decides asks it.
+func TestWebhooksAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &added{}
+		h := &Hub{Manager: m, Log: slog.New(slog.DiscardHandler), every: 15 * time.Second}
+		began := time.Now()
+		var asked []time.Duration
+		err := h.Keep(func(context.Context) error {
+			if asked = append(asked, time.Since(began)); len(asked) == 1 {
+				return errors.New("it starts")
+			}
+			return nil
+		})
+		if err != nil || len(m.list) != 1 {
+			t.Fatalf("%d added: %v", len(m.list), err)
+		}
+		if all, ok := m.list[0].(manager.LeaderElectionRunnable); ok && !all.NeedLeaderElection() {
+			t.Error("every hub asks the API server")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		if err := m.list[0].Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if want := []time.Duration{0, 15 * time.Second, 30 * time.Second}; !slices.Equal(asked, want) {
+			t.Errorf("asked after %v", asked)
+		}
+	})
 }

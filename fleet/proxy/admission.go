@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -54,16 +55,19 @@ func admit(ctx context.Context, h *hub.Hub, schemes []string) error {
 			}},
 		},
 	}
-	for _, o := range objects {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-		if err != nil {
-			return err
+	apply := func(ctx context.Context) error {
+		for _, o := range objects {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+			if err != nil {
+				return err
+			}
+			if err := register(ctx, h, &unstructured.Unstructured{Object: content}); err != nil {
+				return fmt.Errorf("register the admission of HelmChartProxies: %w", err)
+			}
 		}
-		if err := register(ctx, h, &unstructured.Unstructured{Object: content}); err != nil {
-			return fmt.Errorf("register the admission of HelmChartProxies: %w", err)
-		}
+		return nil
 	}
-	return nil
+	return errors.Join(apply(ctx), h.Keep(apply))
 }
 
 // register applies the configuration of a webhook, unless it exists: a restarted hub writes nothing.
