@@ -150,6 +150,26 @@ func TestCEL(t *testing.T) {
 	}
 }
 
+// TestOwnFunctionsCostWhatTheyRead calls functions on much text and on many scores, a thousand times.
+func TestOwnFunctionsCostWhatTheyRead(t *testing.T) {
+	report := ocm.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "many"}}
+	report.Status.Scores = make([]ocm.Score, 10_000)
+	c := cluster("rome")
+	c.Annotations = map[string]string{"text": "[" + strings.Repeat("[],", 10_000) + "[]]"}
+	for _, call := range []string{`managedCluster.metadata.annotations["text"].parseJSON()`, `managedCluster.scores("many")`} {
+		for loops, want := range map[int]bool{0: true, 3: false} {
+			text := strings.Repeat(`[1,2,3,4,5,6,7,8,9,10].all(a, `, loops) + call + `.size() > 9999` + strings.Repeat(`)`, loops)
+			e, err := compileFor(Known{Now: newYear, Scores: []ocm.AddOnPlacementScore{report}}, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := e.match(c, expression.Budget); got != want {
+				t.Errorf("%s in %d loops is %v", call, loops, got)
+			}
+		}
+	}
+}
+
 // TestLargeGroupsHaveSeveralDecisions shows that a decision has at most 100 clusters (O-43).
 func TestLargeGroupsHaveSeveralDecisions(t *testing.T) {
 	var selected []*ocm.ManagedCluster
