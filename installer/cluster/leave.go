@@ -45,6 +45,7 @@ type Member struct {
 	// Others are the cluster's other nodes, as far as this node may know of them.
 	Others  []string
 	known   bool // by the cluster: another process may have removed it from the list already
+	listed  bool // Others are all
 	worker  bool // it has only its own credentials: the control plane is elsewhere
 	address string
 	cluster *kube.Cluster
@@ -80,8 +81,8 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 	return nil, nil
 }
 
-// Alone reports whether this is the cluster's only node, as far as it may know.
-func (m *Member) Alone() bool { return !m.worker && len(m.Others) == 0 }
+// Alone reports whether this is the cluster's only node. Who cannot list the nodes does not know, and leaves as if there were others.
+func (m *Member) Alone() bool { return m.listed && len(m.Others) == 0 }
 
 // look reads the other nodes, and where else the API is served. A worker may not know the former.
 func (m *Member) look(ctx context.Context) error {
@@ -95,13 +96,16 @@ func (m *Member) look(ctx context.Context) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	list, err := nodes.List(ctx, metav1.ListOptions{})
-	if err == nil {
+	switch list, err := nodes.List(ctx, metav1.ListOptions{}); {
+	case err == nil:
+		m.listed = true
 		for _, n := range list.Items {
 			if n.GetName() != m.Node {
 				m.Others = append(m.Others, n.GetName())
 			}
 		}
+	case !m.worker:
+		fmt.Fprintf(m.output, "list the nodes of the cluster: %v\n", err)
 	}
 	if m.servers, err = balancer.Discover(ctx, m.typed); err != nil {
 		fmt.Fprintln(m.output, err)

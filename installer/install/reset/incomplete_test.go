@@ -2,12 +2,15 @@ package reset
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/baseline"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -88,5 +91,46 @@ func TestFailedStepIsReported(t *testing.T) {
 	want := baseline.Left{What: "restore files", Why: "failed: read-only file system", Failed: true}
 	if len(r.left) != 1 || r.left[0] != want {
 		t.Errorf("left %+v", r.left)
+	}
+}
+
+// TestResetWithoutCredentialsSaysHowTheNodeLeaves has hosts without the files of kubeadm.
+func TestResetWithoutCredentialsSaysHowTheNodeLeaves(t *testing.T) {
+	if _, err := os.Stat(kubeadm.Folder); err == nil {
+		t.Skip("this host is a node")
+	}
+	for name, row := range map[string]struct {
+		steps []lifecycle.Record
+		says  bool
+	}{
+		"an install that did not come to a cluster": {[]lifecycle.Record{{Step: "containerd/install", Outcome: lifecycle.Finished}, {Step: node.InitStep, Outcome: lifecycle.Failed}}, false},
+		"a reset that was killed before":            {[]lifecycle.Record{{Step: node.ResetStep, Outcome: lifecycle.Started}}, false},
+		"a reset that was killed in kubeadm's step": {[]lifecycle.Record{{Step: node.ResetStep, Outcome: lifecycle.Finished}, {Step: kubeadmStep, Outcome: lifecycle.Started}}, true},
+		"a reset that was killed later":             {[]lifecycle.Record{{Step: kubeadmStep, Outcome: lifecycle.Finished}, {Step: "reset/services", Outcome: lifecycle.Started}}, true},
+		"a node from which another took kubeadm's":  {[]lifecycle.Record{{Step: node.JoinStep, Outcome: lifecycle.Finished}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "sealift")
+			var text []byte
+			for _, rec := range row.steps {
+				line, err := json.Marshal(rec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = append(append(text, line...), '\n')
+			}
+			plant(t, root, "state/lock", "state/journal.jsonl")
+			if err := os.WriteFile(lifecycle.JournalFile(node.StateDir(root)), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := prepared(t, root, Options{})
+			r.node = "host-2"
+			if err := r.leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if says := len(r.left) == 1 && strings.Contains(r.left[0].Why, "sealift node remove host-2"); says != row.says || !says && len(r.left) > 0 {
+				t.Errorf("left %+v", r.left)
+			}
+		})
 	}
 }

@@ -133,7 +133,7 @@ func (r *Reset) Plan() lifecycle.Plan {
 	}{
 		{node.ResetStep, "move pods to other nodes", shortTime, r.leave},
 		{"reset/etcd", "leave the cluster's etcd", shortTime, r.leaveEtcd},
-		{"reset/kubeadm", "undo what kubeadm did", 2 * shortTime, r.kubeadm},
+		{kubeadmStep, "undo what kubeadm did", 2 * shortTime, r.kubeadm},
 		{"reset/services", "stop services", shortTime, r.services},
 		{"reset/containers", "end containers", shortTime, r.containers},
 		{"reset/network", "remove pod networks", shortTime, r.network},
@@ -261,6 +261,16 @@ func (r *Reset) Check(ctx context.Context) error {
 	return err
 }
 
+// kubeadmStep takes the credentials of the node away, and then the node from the cluster's list.
+const kubeadmStep = "reset/kubeadm"
+
+// wasMember reports whether this host was a node, or an earlier reset may have been interrupted after it took the credentials away.
+func (r *Reset) wasMember() bool {
+	_, made := r.Journal.Last(node.InitStep)
+	_, joined := r.Journal.Last(node.JoinStep)
+	return made || joined || r.Journal.Began(kubeadmStep)
+}
+
 // leave moves pods away. It is useless on the only node, where nothing could go.
 func (r *Reset) leave(ctx context.Context) error {
 	var err error
@@ -269,6 +279,9 @@ func (r *Reset) leave(ctx context.Context) error {
 		r.member = nil
 		r.leaves("node "+r.node, "the cluster did not answer; if it has other control planes, run on one: sealift node remove %s", r.node)
 		return nil
+	}
+	if r.member == nil && r.wasMember() {
+		r.leaves("node "+r.node, "this host has no credentials of the cluster any more; if the cluster has other nodes, and still lists this one, run on a control plane: sealift node remove %s", r.node)
 	}
 	if r.member == nil || r.member.Alone() || r.options.Force {
 		return nil
