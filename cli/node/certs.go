@@ -69,17 +69,24 @@ On a worker that was off for so long that the certificate of its kubelet has end
 
 The command also works when all certificates have ended. If it is interrupted, run it again: it resumes where it stopped. The
 nodes run it by themselves four months before certificates end.`,
-		Example: "  sealift certs renew --plan\n  sealift certs renew\n  sealift certs renew --token abcdef.0123456789abcdef",
+		Example: "  sealift certs renew --plan\n  sealift certs renew\n  echo \"$TOKEN\" | sealift certs renew --token -",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.renewCertificates(cmd.Context(), o) },
 	}
 	addRoot(cmd, &o.Root)
-	cmd.Flags().StringVar(&o.Token, "token", "", "token of the cluster, for a worker whose certificate has ended")
+	cmd.Flags().StringVar(&o.Token, "token", "", "token of the cluster, for a worker whose certificate has ended; - reads it from stdin")
 	o.Add(cmd, "what would be done")
 	return cmd
 }
 
 func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) error {
+	if o.Token == "-" { // not in the command line, which others can read
+		var read joinOptions
+		if err := read.readSecrets(a.In); err != nil {
+			return err
+		}
+		o.Token = read.token
+	}
 	o.Output = a.ProgramOutput()
 	var keeper *renewal.Keeper
 	var log string // of the renewal, once it has its turn

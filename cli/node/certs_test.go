@@ -23,4 +23,7 @@ func TestHostOutsideClusterHasNoCertificatesToRenew(t *testing.T) {
 	if code != app.ExitFailed || !strings.Contains(errOut, "run the command on a node") {
 		t.Errorf("%d, %s", code, errOut)
 	}
+	if code, _, errOut := sealift(t, "certs", "renew", "--root", root, "--token", "-"); code != app.ExitUsage || !strings.Contains(errOut, "stdin has no token") {
+		t.Errorf("without a token on stdin: %d, %s", code, errOut)
+	}
 }

@@ -57,7 +57,7 @@ With --control-plane, the host becomes an additional control plane node. Run the
 --from, the host downloads its files from a server instead of this control plane.
 
 With --renew NODE, print the command that brings a worker back that was off for longer than its certificate was valid.
-The token is good for that node and for nothing else.`,
+The token is good for one certificate of that node and for nothing else.`,
 		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234\n  sealift token create --renew worker-1 --ttl 1h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,7 +96,7 @@ func (a commands) createToken(ctx context.Context, admin controlplane.Administra
 	if o.renew != "" {
 		var whole string
 		whole, err = admin.RenewToken(ctx, o.ttl, o.description, o.renew)
-		made.Command = hostpath.Sudo("certs renew --token " + whole)
+		made.Command = fmt.Sprintf("echo '%s' | %s", whole, hostpath.Sudo("certs renew --token -")) // others can read a command line
 	} else {
 		made.Command, err = exclusion.JoinCommand(ctx, admin, controlplane.Invitation{For: o.ttl, Description: o.description, ControlPlane: o.controlPlane, Root: o.root, From: o.from})
 	}

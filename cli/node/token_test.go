@@ -34,10 +34,10 @@ func TestCreatedTokenIsPrintedAsTextOrJSON(t *testing.T) {
 	command, _ := document["command"].(string)
 	expires, err := time.Parse(time.RFC3339, document["expires"].(string))
 	if err != nil || time.Until(expires) > time.Hour || time.Until(expires) < 50*time.Minute || document["controlPlane"] != false || len(document) != 3 ||
-		!strings.Contains(command, "certs renew --token ") {
+		!strings.HasPrefix(command, "echo '") || !strings.HasSuffix(command, " certs renew --token -") {
 		t.Errorf("got %v, %v", document, err)
 	}
-	if text := create(""); strings.Count(text, "\n") != 1 || !strings.Contains(text, "certs renew --token ") {
+	if text := create(""); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, " certs renew --token -\n") {
 		t.Errorf("got %q", text)
 	}
 	if all, err := token.List(t.Context(), admin.Client); err != nil || len(all) != 2 {

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
 	"github.com/sealift/sealift/installer/cluster/token"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // interruptedTime is how long after a node's name was approved the same token may request it again: an interrupted join is repeated.
@@ -102,7 +103,11 @@ func (f facts) admit(ctx context.Context, client kubernetes.Interface, q questio
 		return nil
 	}
 	_, id := partyOf(r)
-	if err := token.Admit(ctx, client, id, q.node, time.Now()); err != nil {
+	asked, err := parseRequest(r.Request)
+	if err != nil {
+		return err
+	}
+	if err := token.Admit(ctx, client, id, q.node, sha256hex.Of(asked.RawSubjectPublicKeyInfo), time.Now()); err != nil {
 		return err
 	}
 	return cluster.NoteJoined(ctx, client, q.node)

@@ -3,6 +3,9 @@ package approver_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"log/slog"
 	"strings"
 	"testing"
@@ -222,5 +225,28 @@ func TestRemovedNodeRejoinsOnlyByToken(t *testing.T) {
 	node()
 	if !asks(kubelet) {
 		t.Error("a node that joined again does not renew its certificate")
+	}
+}
+
+// TestTokenRenewsOnceForOneKey lets somebody else use the token of a worker that came back with it.
+func TestTokenRenewsOnceForOneKey(t *testing.T) {
+	config := shared.Config(t)
+	whole, err := token.CreateToRenew(t.Context(), kubernetes.NewForConfigOrDie(config), time.Hour, "", "worker-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		who  string
+		key  *ecdsa.PrivateKey
+		want bool
+	}{{"the worker", own, true}, {"the worker, again", own, true}, {"somebody else", nil, false}} {
+		name := request{token: whole, key: row.key}.client("worker-2").send(t, config)
+		if got := decide(t, config)[name]; got != row.want {
+			t.Errorf("%s: approved is %v", row.who, got)
+		}
 	}
 }

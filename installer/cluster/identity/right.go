@@ -52,7 +52,7 @@ const (
 const (
 	NewWorker   Right = "approver: client certificate for the name of a new node"
 	RenewClient Right = "approver: client certificate for its own name"
-	// RenewEnded uses a token that an administrator created for this one node ('sealift token create --renew NODE').
+	// RenewEnded uses a token that an administrator created for this one node ('sealift token create --renew NODE'), once.
 	RenewEnded    Right = "approver: client certificate for a worker that was off too long, with the token made for it"
 	ServeOwn      Right = "approver: serving certificate for its own name and addresses"
 	AnotherNode   Right = "approver: client certificate for the name of another node"

@@ -89,7 +89,7 @@ const servingTime = time.Minute
 func (r *Renewal) waitWorker(ctx context.Context) error {
 	err := poll.Until(ctx, pollPause, nil, func(context.Context) (bool, error) { return r.host.clientValid(time.Now()), nil })
 	if err != nil {
-		return fmt.Errorf("the kubelet has not received a certificate from the cluster: %w; see 'journalctl --unit kubelet'", err)
+		return fmt.Errorf("the kubelet has not received a certificate from the cluster: %w; see 'journalctl --unit kubelet'; if the token was used before, make another with 'sealift token create --renew %s' on a control plane", err, r.node)
 	}
 	if err := files.Remove(r.host.Path(kubeadm.BootstrapKubeconfig)); err != nil {
 		return err

@@ -35,7 +35,7 @@ const (
 
 // Use is the purpose of a token, and its uses so far.
 type Use struct {
-	// Renews is the one node that gets a new certificate with the token; "" for a token that makes new nodes.
+	// Renews is the one node that gets one new certificate with the token; "" for a token that makes new nodes.
 	Renews string
 	// Nodes are those that joined with it, by name.
 	Nodes map[string]Joined
@@ -45,6 +45,8 @@ type Use struct {
 type Joined struct {
 	First time.Time `json:"first"`
 	Times int       `json:"times"` // how many certificates it got
+	// Key is the one of which a token that renews gives a certificate: a digest. Who sees the token later has another key.
+	Key string `json:"key,omitempty"`
 }
 
 // Find reads the purpose of a usable token, by its ID; ErrUnknown if there is none.
@@ -80,9 +82,9 @@ func useOf(s *corev1.Secret) (u Use, err error) {
 	return u, nil
 }
 
-// Admit notes in a token's Secret that a node gets a certificate with it. The error means that the token is used up. Approvers
-// of several control planes may call it at the same time: one of them gets a conflict.
-func Admit(ctx context.Context, client kubernetes.Interface, id, node string, now time.Time) error {
+// Admit notes in a token's Secret that a node gets a certificate with it, for the key with this digest. The error means that the token is
+// used up. Approvers of several control planes may call it at the same time: one of them gets a conflict.
+func Admit(ctx context.Context, client kubernetes.Interface, id, node, key string, now time.Time) error {
 	s, err := secretOf(ctx, client, id)
 	if err != nil {
 		return err
@@ -97,8 +99,13 @@ func Admit(ctx context.Context, client kubernetes.Interface, id, node string, no
 		return fmt.Errorf("token %s has made %d nodes, as many as one token may; make another with 'sealift token create'", id, len(u.Nodes))
 	case one.Times >= MaxTimes:
 		return fmt.Errorf("token %s got %d certificates for node %s, the maximum; make another with 'sealift token create'", id, one.Times, node)
+	case known && u.Renews != "" && one.Key != key:
+		return fmt.Errorf("token %s has given node %s its certificate; make another with 'sealift token create --renew %s'", id, node, node)
 	case !known:
 		one.First = now.UTC().Truncate(time.Second)
+	}
+	if u.Renews != "" {
+		one.Key = key
 	}
 	one.Times++
 	u.Nodes[node] = one

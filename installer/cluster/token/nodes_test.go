@@ -15,28 +15,28 @@ import (
 
 func TestTokenMakesBoundedNumberOfNodes(t *testing.T) {
 	client := fake.NewClientset()
-	if err := token.Admit(t.Context(), client, "abcdef", "worker", time.Now()); !errors.Is(err, token.ErrUnknown) {
+	if err := token.Admit(t.Context(), client, "abcdef", "worker", "key", time.Now()); !errors.Is(err, token.ErrUnknown) {
 		t.Errorf("a token that the cluster does not have: %v", err)
 	}
 	whole := create(t, client)
 	id, _, _ := strings.Cut(whole, ".")
 	for n := range token.MaxNodes {
-		if err := token.Admit(t.Context(), client, id, fmt.Sprint("worker-", n), time.Now()); err != nil {
+		if err := token.Admit(t.Context(), client, id, fmt.Sprint("worker-", n), "key", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := token.Admit(t.Context(), client, id, "worker-1", time.Now()); err != nil {
+	if err := token.Admit(t.Context(), client, id, "worker-1", "key", time.Now()); err != nil {
 		t.Errorf("a node that joins again: %v", err)
 	}
-	if err := token.Admit(t.Context(), client, id, "one-more", time.Now()); err == nil || !strings.Contains(err.Error(), "as many as one token may") {
+	if err := token.Admit(t.Context(), client, id, "one-more", "key", time.Now()); err == nil || !strings.Contains(err.Error(), "as many as one token may") {
 		t.Errorf("one node more: %v", err)
 	}
 	for range token.MaxTimes - 2 {
-		if err := token.Admit(t.Context(), client, id, "worker-1", time.Now()); err != nil {
+		if err := token.Admit(t.Context(), client, id, "worker-1", "key", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := token.Admit(t.Context(), client, id, "worker-1", time.Now()); err == nil {
+	if err := token.Admit(t.Context(), client, id, "worker-1", "key", time.Now()); err == nil {
 		t.Error("a node joins without end")
 	}
 	use, err := token.Find(t.Context(), client, id)
@@ -68,6 +68,12 @@ func TestTokenOfOneNodeJoinsNoHost(t *testing.T) {
 	}
 	if err := token.Verify(t.Context(), client, whole); !errors.Is(err, token.ErrUnknown) {
 		t.Errorf("the token gets files of the cluster: %v", err)
+	}
+	for _, row := range []struct{ key, refused string }{{"key", ""}, {"key", ""}, {"another", "has given node worker-1 its certificate"}, {"key", ""}} {
+		err := token.Admit(t.Context(), client, id, "worker-1", row.key, time.Now())
+		if (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+			t.Errorf("a certificate for %s: %v", row.key, err)
+		}
 	}
 }
 
