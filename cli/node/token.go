@@ -91,7 +91,11 @@ The token is good for one certificate of that node and for nothing else.`,
 
 // createToken creates a token and prints the command that uses it.
 func (a commands) createToken(ctx context.Context, admin controlplane.Administrator, o tokenOptions) error {
-	made := joinCommand{ControlPlane: o.controlPlane, Expires: time.Now().Add(o.ttl).Truncate(time.Second)}
+	life := o.ttl
+	if o.controlPlane {
+		life = min(life, certificateLife)
+	}
+	made := joinCommand{ControlPlane: o.controlPlane, Expires: time.Now().Add(life).Truncate(time.Second)}
 	var err error
 	if o.renew != "" {
 		var whole string

@@ -112,7 +112,7 @@ func (a Administrator) UncheckedJoinCommand(ctx context.Context, i Invitation) (
 		if err != nil {
 			return "", err
 		}
-		if key, err = cluster.UploadCertificates(ctx, c.KubernetesVersion, a.Address); err != nil {
+		if key, err = cluster.UploadCertificates(ctx, a.Client, c.KubernetesVersion, a.Address); err != nil {
 			return "", err
 		}
 	}

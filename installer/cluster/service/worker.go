@@ -2,9 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path"
@@ -76,35 +73,13 @@ func joinsWithOptions(root string, a spec.AddOn) (bool, error) {
 // holdsCertificateKey checks that the key decrypts the certificates that kubeadm has stored in the cluster for joining control
 // planes.
 func holdsCertificateKey(ctx context.Context, client k8s.Interface, key string) error {
-	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, "kubeadm-certs", metav1.GetOptions{})
-	if err != nil {
+	switch holds, err := cluster.HoldsCertificateKey(ctx, client, key); {
+	case err != nil:
 		return fmt.Errorf("%w: the cluster has no certificates for control planes that join: %w", share.ErrCertificateKey, err)
+	case !holds:
+		return share.ErrCertificateKey
 	}
-	for _, sealed := range secret.Data {
-		if opens(key, sealed) {
-			return nil
-		}
-		break // all are sealed with one key
-	}
-	return share.ErrCertificateKey
-}
-
-// opens reports whether a key of kubeadm's, 32 bytes in hexadecimal, opens what kubeadm has sealed: AES-GCM, behind its nonce.
-func opens(key string, sealed []byte) bool {
-	raw, err := hex.DecodeString(key)
-	if err != nil {
-		return false
-	}
-	block, err := aes.NewCipher(raw)
-	if err != nil {
-		return false
-	}
-	gcm, err := cipher.NewGCM(block)
-	if err != nil || len(sealed) < gcm.NonceSize() {
-		return false
-	}
-	_, err = gcm.Open(nil, sealed[:gcm.NonceSize()], sealed[gcm.NonceSize():], nil)
-	return err == nil
+	return nil
 }
 
 // isToken checks that a token is one of the cluster's.
