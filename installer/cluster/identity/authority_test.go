@@ -2,6 +2,8 @@ package identity
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"testing"
 	"time"
 )
@@ -22,6 +24,18 @@ func TestCertificatesAreReplacedInTime(t *testing.T) {
 	} {
 		if got := stale(leaf, made.Add(row.after)); got != row.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestSinceIsWhenACertificateWasSigned counts the hour by which a control plane dates its own certificate back.
+func TestSinceIsWhenACertificateWasSigned(t *testing.T) {
+	signed := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	own := &x509.Certificate{NotBefore: signed.Add(-lateness), Subject: pkix.Name{CommonName: controlPlaneUser + "host-1"}, UnknownExtKeyUsage: []asn1.ObjectIdentifier{controlPlaneUsage}}
+	kubelet := &x509.Certificate{NotBefore: signed, Subject: pkix.Name{CommonName: NodeUser + "host-1", Organization: []string{NodeGroup}}}
+	for _, one := range []*x509.Certificate{own, kubelet} {
+		if got := Since(one); !got.Equal(signed) {
+			t.Errorf("%s: %s", one.Subject, got)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"encoding/asn1"
 	"slices"
 	"strings"
+	"time"
 )
 
 // controlPlaneUsage is the extended key usage of a control plane's certificate. It is below 2.25, whose numbers need no
@@ -43,6 +44,15 @@ func ControlPlane(verified *x509.Certificate) (node string, ok bool) {
 func Kubelet(verified *x509.Certificate) (node string, ok bool) {
 	node, ok = strings.CutPrefix(verified.Subject.CommonName, NodeUser)
 	return node, ok && node != "" && slices.Contains(verified.Subject.Organization, NodeGroup)
+}
+
+// Since returns the time from which a verified certificate of a node or a control plane can have been its own. The one that a control
+// plane signs for itself begins long before that.
+func Since(verified *x509.Certificate) time.Time {
+	if _, ok := ControlPlane(verified); ok {
+		return verified.NotBefore.Add(lateness)
+	}
+	return verified.NotBefore
 }
 
 // Client returns the name that a connection has proved by a verified certificate. Other clients are Anonymous.

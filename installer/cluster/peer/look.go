@@ -92,7 +92,7 @@ func (s *Spread) ask(ctx context.Context, b *record, c *replica) bool {
 	return has
 }
 
-// has asks a node whether it has a blob. The node proves its name by a certificate of the cluster for its address, which is valid since a time.
+// has asks a node whether it has a blob. The node proves its name by a certificate of the cluster for its address, which it has since a time.
 func (s *Spread) has(ctx context.Context, sha256 string, c *replica) (has bool, since time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s *Spread) has(ctx context.Context, sha256 string, c *replica) (has bool, 
 	}
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusNotFound:
-		return response.StatusCode == http.StatusOK, leaf.NotBefore, nil
+		return response.StatusCode == http.StatusOK, identity.Since(leaf), nil
 	}
 	return false, since, fmt.Errorf("answers %s", response.Status)
 }

@@ -95,8 +95,12 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 	return issuer{ca.cert, key}, nil
 }
 
+// lateness is how far the clocks of others may be behind this one.
+const lateness = 5 * time.Minute
+
 // sign makes a certificate like an old one, for the same key, that is valid for a year from now, or as long as the old one if the clock was
-// set back since, but no longer than its CA.
+// set back since, but no longer than its CA. It begins with the old one: by its beginning, others know it from those of a node of that
+// name that was removed before.
 func (a issuer) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
 	end := now.Add(validity)
 	if end.Before(old.NotAfter) {
@@ -105,18 +109,25 @@ func (a issuer) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
 	if a.cert.NotAfter.Before(end) {
 		end = a.cert.NotAfter
 	}
+	begin := old.NotBefore
+	if begin.After(now) {
+		begin = now.Add(-lateness)
+	}
 	return a.create(x509.Certificate{
-		RawSubject: old.RawSubject, NotAfter: end, KeyUsage: old.KeyUsage, ExtKeyUsage: old.ExtKeyUsage,
+		RawSubject: old.RawSubject, NotBefore: begin, NotAfter: end, KeyUsage: old.KeyUsage, ExtKeyUsage: old.ExtKeyUsage,
 		DNSNames: old.DNSNames, IPAddresses: old.IPAddresses, URIs: old.URIs, EmailAddresses: old.EmailAddresses,
 	}, old.PublicKey)
 }
 
-// create makes a certificate with a serial number of its own. It begins with its CA, because clocks of others may be behind.
+// create makes a certificate with a serial number of its own. It begins with its CA, because clocks of others may be behind, unless it has
+// to begin later.
 func (a issuer) create(template x509.Certificate, public crypto.PublicKey) (der []byte, err error) {
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, err
 	}
-	template.NotBefore, template.BasicConstraintsValid = a.cert.NotBefore, true
+	if template.BasicConstraintsValid = true; template.NotBefore.Before(a.cert.NotBefore) {
+		template.NotBefore = a.cert.NotBefore
+	}
 	return x509.CreateCertificate(rand.Reader, &template, a.cert, public, a.key)
 }
 
