@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/change"
@@ -18,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster/service"
 	"github.com/sealift/sealift/installer/host/textfile"
 	"github.com/sealift/sealift/installer/inspect/metrics"
+	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/readdress"
 	"github.com/sealift/sealift/installer/operation/renewal"
 	"github.com/sealift/sealift/installer/recovery/undo"
@@ -62,7 +64,10 @@ func (a commands) nodeCommand() *cobra.Command {
 
 // shareFiles serves joining hosts, and control planes that are undone with the whole cluster.
 func shareFiles(ctx context.Context, root string, log *slog.Logger) error {
-	return service.Share(ctx, root, undo.Store{Root: root}.For, log)
+	mayJoin := func(ctx context.Context, client kubernetes.Interface) error {
+		return exclusion.Host{Root: root}.Check(ctx, client, exclusion.JoinControlPlane)
+	}
+	return service.Share(ctx, root, undo.Store{Root: root}.For, mayJoin, log)
 }
 
 // inTurn runs work that restarts the API server of this node while no other control plane is down.

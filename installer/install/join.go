@@ -81,6 +81,8 @@ func (j *job) checkJoin() error {
 		return unmetf("take the command from 'sealift token create --control-plane'", "a control plane needs the key of the cluster's certificates too")
 	case j.past.Began(node.JoinStep):
 		return nil
+	case j.options.Upgrade == nil && j.options.Join.ControlPlane && c.NoControlPlane != "":
+		return unmetf("then run this command again", "%s", c.NoControlPlane)
 	}
 	if slices.Contains(c.Ready, j.facts.Hostname) {
 		return unmetf("give this host a name of its own with 'hostnamectl set-hostname NAME'", "the cluster has a node %s already, which is Ready", j.facts.Hostname)

@@ -328,6 +328,11 @@ func TestInstallIgnoresItsOwnRoutes(t *testing.T) {
 		t.Errorf("a join under the name of another node: %v", err)
 	}
 	worker.options.Join.Cluster.Ready = []string{"node-2"}
+	worker.options.Join.Cluster.NoControlPlane, worker.options.Join.CertificateKey, worker.options.Join.ControlPlane = "the cluster is being upgraded", "key", true
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "the cluster is being upgraded") {
+		t.Errorf("a control plane that joins during an upgrade: %v", err)
+	}
+	worker.options.Join.ControlPlane = false // the rest is for workers, which may
 	worker.facts.Used, worker.facts.Attached = first.facts.Used, first.facts.Used
 	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.96.0.0/22") {
 		t.Errorf("a join to a cluster with the network of this host: %v", err)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/authority"
@@ -26,8 +28,9 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Share serves joining hosts, until ctx ends. undo returns what this node, own, sends to another one, asks, while it leads an undo.
-func Share(ctx context.Context, root string, undo func(own, asks string) (share.Undo, error), log *slog.Logger) error {
+// Share serves joining hosts, until ctx ends. undo returns what this node, own, sends to another one, asks, while it leads an undo. The
+// error of mayJoin says why no control plane may join now.
+func Share(ctx context.Context, root string, undo func(own, asks string) (share.Undo, error), mayJoin func(context.Context, kubernetes.Interface) error, log *slog.Logger) error {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return err
@@ -63,7 +66,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 		Node:      belongs,
 		Invited:   func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
 		Cluster: func(ctx context.Context, may func(identity.Right) bool) (share.Cluster, error) {
-			return clusterFor(ctx, admin, root, may)
+			return clusterFor(ctx, admin, root, may, mayJoin)
 		},
 	}
 	s.Undo = func(name string) (share.Undo, error) { return undo(own, name) }
@@ -75,7 +78,7 @@ func Share(ctx context.Context, root string, undo func(own, asks string) (share.
 }
 
 // clusterFor returns the data of the cluster that a client may have.
-func clusterFor(ctx context.Context, admin controlplane.Administrator, root string, may func(identity.Right) bool) (share.Cluster, error) {
+func clusterFor(ctx context.Context, admin controlplane.Administrator, root string, may func(identity.Right) bool, mayJoin func(context.Context, kubernetes.Interface) error) (share.Cluster, error) {
 	c, err := admin.Cluster(ctx)
 	if err != nil {
 		return c, err
@@ -96,6 +99,9 @@ func clusterFor(ctx context.Context, admin controlplane.Administrator, root stri
 	if may(identity.ReadInstaller) {
 		if c.Authentication, err = oidc.File(ctx, admin.Client); err != nil {
 			return c, err
+		}
+		if err := mayJoin(ctx, admin.Client); err != nil { // a host whose join has begun goes on
+			c.NoControlPlane = err.Error()
 		}
 	}
 	keys, err := regularfile.ReadFile(cluster.EncryptionFile)

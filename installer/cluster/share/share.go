@@ -50,6 +50,8 @@ type Cluster struct {
 	// Authentication is the file that tells API servers whose tokens they accept, for a control plane of a cluster that has it: see package
 	// oidc. It has no secrets.
 	Authentication string `json:"authentication,omitempty"`
+	// NoControlPlane says why no control plane may join now, because of an operation that is half done: for hosts that could. "" if one may.
+	NoControlPlane string `json:"noControlPlane,omitempty"`
 	// Rotation is the rotation of CAs that is under way: with private keys for a control plane, see package authority.
 	Rotation string `json:"rotation,omitempty"`
 }

@@ -24,7 +24,7 @@ const (
 // join would harm: the error is an *Error.
 func JoinCommand(ctx context.Context, admin controlplane.Administrator, i controlplane.Invitation) (string, error) {
 	if i.ControlPlane {
-		if err := (Host{}).Check(ctx, admin.Client, JoinControlPlane); err != nil {
+		if err := (Host{Root: i.Root}).Check(ctx, admin.Client, JoinControlPlane); err != nil {
 			return "", err
 		}
 	}

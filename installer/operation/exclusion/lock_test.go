@@ -7,11 +7,22 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/record"
 	testcluster "github.com/sealift/sealift/internal/testing/controlplane"
 	"github.com/sealift/sealift/kube"
 )
+
+// TestControlPlaneCommandLooksInItsRoot has an address that is half changed, with records in a root that is not the default.
+func TestControlPlaneCommandLooksInItsRoot(t *testing.T) {
+	p := newPlace(t)
+	p.readdress("readdress/keep")
+	_, err := exclusion.JoinCommand(t.Context(), controlplane.Administrator{Client: p.client}, controlplane.Invitation{ControlPlane: true, Root: p.host.Root})
+	if refused, ok := errors.AsType[*exclusion.Error](err); !ok {
+		t.Errorf("got %v, %v", refused, err)
+	}
+}
 
 // TestConflictingOperationIsRefused begins operations on a cluster that gets a new key for Secrets.
 func TestConflictingOperationIsRefused(t *testing.T) {
