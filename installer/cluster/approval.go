@@ -21,6 +21,9 @@ var automaticApproval = []string{"kubeadm:node-autoapprove-bootstrap", "kubeadm:
 // ApproverConfig is the ConfigMap in kube-system by which approvers know of each other. It has no secrets.
 const ApproverConfig = "sealift-approver"
 
+// ServedPrefix starts the keys of ApproverConfig with the addresses of a node's first serving certificate: see package approver.
+const ServedPrefix = "serves."
+
 // The key of ApproverConfig that reports whether the cluster approves on its own, and its value if it does not.
 const (
 	approvalKey = "automatic-approval"

@@ -62,7 +62,7 @@ func RemovedNodes(ctx context.Context, client kubernetes.Interface) (map[string]
 	return all, nil
 }
 
-// NoteRemoved records that a node is removed. The node's published control plane data are removed, too.
+// NoteRemoved records that a node is removed. What approvers know of it is removed, too.
 func NoteRemoved(ctx context.Context, client kubernetes.Interface, node string) error {
 	if err := guardRemoved(ctx, client); err != nil {
 		return err
@@ -79,7 +79,7 @@ func NoteRemoved(ctx context.Context, client kubernetes.Interface, node string) 
 	if err := patchRemoved(ctx, client, change); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"data": map[string]any{"names." + node: nil}})
+	patch, err := json.Marshal(map[string]any{"data": map[string]any{"names." + node: nil, ServedPrefix + node: nil}})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,11 @@ func (f facts) client(ctx context.Context, client kubernetes.Interface, r certif
 		return f.renewal(q, name)
 	}
 	q.right = identity.NewWorker
-	if what, taken := f.api.name(q.node); taken { // even of a control plane whose node is away
+	what, taken := f.api.name(q.node)
+	if !taken {
+		what, taken = f.choice(q.node)
+	}
+	if taken { // even of a control plane whose node is away
 		q.right = identity.AnotherNode
 		return q, fmt.Errorf("%s is %s", q.node, what)
 	}
@@ -97,8 +101,11 @@ func (f facts) withToken(ctx context.Context, client kubernetes.Interface, q que
 	return q, nil
 }
 
-// admit counts a joining node against the bounds of its token, and lets a removed one return.
+// admit counts a joining node against the bounds of its token, and lets a removed one return. It notes what a node serves at.
 func (f facts) admit(ctx context.Context, client kubernetes.Interface, q question, r certificatesv1.CertificateSigningRequestSpec) error {
+	if r.SignerName == certificatesv1.KubeletServingSignerName {
+		return f.remember(ctx, client, q.node, r)
+	}
 	if q.party != identity.Token {
 		return nil
 	}

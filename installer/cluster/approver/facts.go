@@ -24,7 +24,8 @@ import (
 type facts struct {
 	nodes    map[string]node
 	services map[netip.Addr]bool
-	api      claims // names and addresses of the API, and of control planes
+	api      claims                // names and addresses of the API, and of control planes
+	chosen   map[netip.Addr]string // the Services for which users chose addresses: those of nodes, too
 	removed  map[string]cluster.RemovedNode
 }
 
@@ -34,13 +35,15 @@ type node struct {
 	ControlPlane bool
 	Ready        bool
 	Addresses    []netip.Addr
+	// Served are the addresses of its first serving certificate. No user can have them for a Service since.
+	Served []netip.Addr
 }
 
 func (n node) has(address netip.Addr) bool { return slices.Contains(n.Addresses, address) }
 
 // readFacts asks the cluster and this control plane. Every source must answer: an unknown name would be given away.
 func (a *Approver) readFacts(ctx context.Context, client kubernetes.Interface) (facts, error) {
-	f := facts{nodes: map[string]node{}, services: map[netip.Addr]bool{}, api: newClaims()}
+	f := facts{nodes: map[string]node{}, services: map[netip.Addr]bool{}, api: newClaims(), chosen: map[netip.Addr]string{}}
 	removed, err := cluster.RemovedNodes(ctx, client)
 	f.removed = removed
 	for _, read := range []func(context.Context, kubernetes.Interface) error{f.readNodes, f.readServices, f.readServers, f.readConfiguration, f.readPublished} {
@@ -90,7 +93,7 @@ func (f *facts) readServices(ctx context.Context, client kubernetes.Interface) e
 		return err
 	}
 	for _, s := range services.Items {
-		texts := slices.Concat(s.Spec.ClusterIPs, s.Spec.ExternalIPs, []string{s.Spec.LoadBalancerIP})
+		texts, what := slices.Clone(s.Spec.ClusterIPs), "an address of Service "+s.Namespace+"/"+s.Name
 		for _, balancer := range s.Status.LoadBalancer.Ingress {
 			texts = append(texts, balancer.IP)
 			f.api.add("a name of Service "+s.Namespace+"/"+s.Name, balancer.Hostname)
@@ -100,7 +103,10 @@ func (f *facts) readServices(ctx context.Context, client kubernetes.Interface) e
 				f.services[ip] = true
 			}
 		}
-		f.api.add("an address of Service "+s.Namespace+"/"+s.Name, texts...)
+		f.api.add(what, texts...)
+		for _, ip := range addressesOf(append(s.Spec.ExternalIPs, s.Spec.LoadBalancerIP)) { // the latter may be any text, such as the name of a node
+			f.chosen[ip] = what
+		}
 	}
 	return nil
 }
@@ -223,10 +229,18 @@ func (a *Approver) publish(ctx context.Context, client kubernetes.Interface, dat
 	return nil
 }
 
-// readPublished reads what control planes have published. The names of a removed one are free, even if it joined as a worker.
+// readPublished reads what control planes have published, and what nodes serve at. The names of a removed control plane are free, even if it
+// joined as a worker.
 func (f *facts) readPublished(ctx context.Context, client kubernetes.Interface) error {
 	data, err := cluster.ReadApproverConfig(ctx, client)
 	for key, text := range data {
+		if name, ok := strings.CutPrefix(key, cluster.ServedPrefix); ok {
+			if n, there := f.nodes[name]; there {
+				n.Served = addressesOf(strings.Fields(text))
+				f.nodes[name] = n
+			}
+			continue
+		}
 		node, ok := strings.CutPrefix(key, namesPrefix)
 		if now, there := f.nodes[node]; ok && !f.removed[node].Gone() && (now.ControlPlane || !there) {
 			f.api.add("a name of control plane "+node, strings.Fields(text)...)

@@ -1,13 +1,18 @@
 package approver
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/identity"
 )
 
@@ -57,11 +62,51 @@ func (f facts) served(asked *x509.CertificateRequest, node string) (identity.Rig
 		names = append(names, ip.String())
 	}
 	for _, name := range names {
-		if what, taken := f.api.name(name); taken {
+		what, taken := f.api.name(name)
+		if !taken && !f.nodes[node].served(name) {
+			what, taken = f.choice(name)
+		}
+		if taken {
 			return identity.ServeAPI, fmt.Errorf("%s is %s", name, what)
 		}
 	}
 	return identity.ServeOwn, nil
+}
+
+// choice returns the Service for which a user chose an address; taken is false for other texts.
+func (f facts) choice(text string) (what string, taken bool) {
+	address, _ := parseAddress(text)
+	what, taken = f.chosen[address]
+	return what, taken
+}
+
+// served reports whether a text is an address of the node's first serving certificate.
+func (n node) served(text string) bool {
+	address, ok := parseAddress(text)
+	return ok && slices.Contains(n.Served, address)
+}
+
+func addressesOf(texts []string) (all []netip.Addr) {
+	for _, text := range texts {
+		if address, ok := parseAddress(text); ok {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// remember notes the addresses of a node's first serving certificate. Who may make Services could take them from the node otherwise, by
+// a Service that has them as externalIPs. Later addresses are not noted: a node that is taken over must not keep those of Services.
+func (f facts) remember(ctx context.Context, client kubernetes.Interface, node string, r certificatesv1.CertificateSigningRequestSpec) error {
+	asked, err := parseRequest(r.Request)
+	if err != nil || len(asked.IPAddresses) == 0 || len(f.nodes[node].Served) > 0 {
+		return err
+	}
+	var texts []string
+	for _, ip := range asked.IPAddresses {
+		texts = append(texts, ip.String())
+	}
+	return cluster.SetApproverConfig(ctx, client, cluster.ServedPrefix+node, strings.Join(texts, " "))
 }
 
 // checkOwn requires all names and addresses of a request to belong to a node, and to nobody else.
@@ -90,7 +135,7 @@ func (f facts) checkAddress(own node, address netip.Addr) error {
 	if !address.IsGlobalUnicast() || !own.has(address) {
 		return fmt.Errorf("node %s does not have the address %s", own.Name, address)
 	}
-	if f.services[address] {
+	if _, taken := f.chosen[address]; f.services[address] || taken && !slices.Contains(own.Served, address) {
 		return fmt.Errorf("%s is the address of a Service", address)
 	}
 	for _, other := range f.nodes {
