@@ -75,7 +75,7 @@ func Scan(fsys fs.FS) ([]Meta, error) {
 		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b Meta) int {
+	slices.SortStableFunc(all, func(a, b Meta) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), CompareVersions(a.Version, b.Version), cmp.Compare(a.Version, b.Version))
 	})
 	return all, errors.Join(errs...)

@@ -128,7 +128,7 @@ func newGraph(addons []Meta) (*graph, error) {
 // newNodes records the providers of each name and capability.
 func newNodes(addons []Meta) (*graph, error) {
 	g := &graph{addons: slices.Clone(addons), providers: map[string][]string{}, before: map[string][]edge{}}
-	slices.SortFunc(g.addons, func(a, b Meta) int {
+	slices.SortStableFunc(g.addons, func(a, b Meta) int {
 		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 	for i, a := range g.addons {

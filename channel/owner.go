@@ -110,7 +110,7 @@ func withOwners(found []Installed, owners []addon.Record) []Installed {
 			found = append(found, half)
 		}
 	}
-	slices.SortFunc(found, func(a, b Installed) int {
+	slices.SortStableFunc(found, func(a, b Installed) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return found

@@ -244,7 +244,7 @@ func List(ctx context.Context, client kubernetes.Interface) (all []Issued, probl
 		all = append(all, one)
 	}
 	slices.Sort(problems)
-	slices.SortFunc(all, func(a, b Issued) int {
+	slices.SortStableFunc(all, func(a, b Issued) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), a.End.Compare(b.End), cmp.Compare(a.Serial, b.Serial))
 	})
 	return all, problems, nil

@@ -161,7 +161,7 @@ func (h host) list(now time.Time) ([]Entry, error) {
 			e.Subject, e.Issuer = e.cert.Subject.String(), e.cert.Issuer.String()
 		}
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.File, b.File) })
+	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.File, b.File) })
 	return entries, h.schedule(entries)
 }
 

@@ -273,7 +273,7 @@ func (s Store) Sets() (sets []Set, err error) {
 		set.dir = filepath.Dir(name)
 		sets = append(sets, set)
 	}
-	slices.SortFunc(sets, func(a, b Set) int { return cmp.Or(cmp.Compare(b.Number, a.Number), b.Time.Compare(a.Time)) })
+	slices.SortStableFunc(sets, func(a, b Set) int { return cmp.Or(cmp.Compare(b.Number, a.Number), b.Time.Compare(a.Time)) })
 	return sets, nil
 }
 
