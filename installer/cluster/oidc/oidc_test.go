@@ -103,7 +103,7 @@ func (p *plane) as(token string) kubernetes.Interface {
 // becomes waits until a request ends as expected: the API server reads files and bindings by watches.
 func (p *plane) becomes(what string, ask func(context.Context) error, is func(error) bool) {
 	p.t.Helper()
-	ctx, stop := context.WithTimeout(p.t.Context(), 60*time.Second)
+	ctx, stop := context.WithTimeout(p.t.Context(), 3*time.Minute)
 	defer stop()
 	var last error
 	if err := poll.Until(ctx, 50*time.Millisecond, nil, func(ctx context.Context) (bool, error) {
