@@ -181,7 +181,8 @@ func (c *process) exchange(ctx context.Context, r Request, request frame) (frame
 	var late atomic.Bool
 	timer := time.AfterFunc(r.Limits.Wall, func() { late.Store(true); _ = c.cmd.Process.Kill() })
 	defer timer.Stop()
-	defer context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })()
+	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
+	defer stop()
 	err := c.send(request)
 	for err == nil {
 		var f frame
@@ -189,6 +190,9 @@ func (c *process) exchange(ctx context.Context, r Request, request frame) (frame
 			break
 		}
 		if !f.Ask {
+			if !timer.Stop() || !stop() { // it is killed now
+				f.Used = true
+			}
 			return f, nil
 		}
 		err = c.send(answer(ctx, r, f.Data))

@@ -184,6 +184,25 @@ func TestCancelledContextEndsTask(t *testing.T) {
 	}
 }
 
+// TestCancelledContextHarmsNoLaterTask cancels tasks at about the moment of their results. The child must not be given to another task.
+func TestCancelledContextHarmsNoLaterTask(t *testing.T) {
+	for n := range 400 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			time.Sleep(time.Duration(n) * time.Microsecond)
+			cancel()
+		})
+		if _, err := echo.Run(ctx, request(nil), "mine"); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if _, err := echo.Run(t.Context(), request(nil), "of another"); err != nil {
+			t.Fatalf("after %d µs: %v", n, err)
+		}
+		ended.Wait()
+	}
+}
+
 // TestOtherTenantsKeepRendering has one tenant with many slow tasks. Another one does not wait for them.
 func TestOtherTenantsKeepRendering(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
