@@ -268,6 +268,11 @@ func TestInstallScriptTakesBundleOfAnyName(t *testing.T) {
 			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			dir := unpack(t, data, "install.sh")
 			const name = "cluster_2026-11-21T10:00:00.tar.gz"
+			for _, beside := range []string{"cluster_2026-11-21T10:00:00.licenses.tar.gz", "vulnerabilities.tar.gz"} {
+				if err := os.WriteFile(filepath.Join(dir, beside), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if err := os.Rename(filepath.Join(dir, "cluster.tar.gz"), filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}

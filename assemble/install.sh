@@ -43,16 +43,23 @@ choose_program() {
     archive=${archive:+$archive/$digest/@PROGRAM_FILE@}
 }
 
-# find_bundle: the bundle to install is $SEALIFT_BUNDLE, or unpacked or in parts here, or the only archive here.
+# find_bundle: the bundle to install is $SEALIFT_BUNDLE, or unpacked or in parts here, or the only archive here. Licenses that lie beside a
+# bundle, and a database of vulnerabilities, are no bundles.
 find_bundle() {
     if [ -n "${SEALIFT_BUNDLE:-}" ]; then
         printf '%s' "$SEALIFT_BUNDLE"
     elif [ -f "$program" ] && { [ -f index.json ] || compgen -G '*.part-*' >/dev/null; }; then
         printf .
     else
-        local archives=(*.tar.gz)
-        [ -f "${archives[0]}" ] || die "no bundle here; change to the folder that has it, or set SEALIFT_BUNDLE"
-        [ "${#archives[@]}" = 1 ] || die "more than one archive here: ${archives[*]}; name the bundle with SEALIFT_BUNDLE"
+        local archives=() name
+        for name in *.tar.gz; do
+            case $name in
+            *.licenses.tar.gz | vulnerabilities.tar.gz) ;;
+            *) [ ! -f "$name" ] || archives+=("$name") ;;
+            esac
+        done
+        [ "${#archives[@]}" != 0 ] || die "no bundle here; change to the folder that has it, or name it: cat $script.sh | sudo SEALIFT_BUNDLE=FILE bash -s"
+        [ "${#archives[@]}" = 1 ] || die "more than one archive here: ${archives[*]}; name the bundle: cat $script.sh | sudo SEALIFT_BUNDLE=FILE bash -s"
         printf '%s' "${archives[0]}"
     fi
 }

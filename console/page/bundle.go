@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/console/access"
 	"github.com/sealift/sealift/console/command"
 	"github.com/sealift/sealift/console/upload"
@@ -61,7 +62,7 @@ func (s *Site) listBundles() (all []bundleLine, err error) {
 		err = errors.Join(err, failed)
 		for _, e := range entries {
 			info, failed := e.Info()
-			if failed != nil || !upload.IsBundle(e.Name()) || !info.Mode().IsRegular() || len(all) == maxRows {
+			if failed != nil || !upload.IsBundle(e.Name()) || strings.HasSuffix(e.Name(), licenses) || !info.Mode().IsRegular() || len(all) == maxRows {
 				continue
 			}
 			line := bundleLine{Name: e.Name(), From: place.from, Size: info.Size(), Time: info.ModTime()}
@@ -208,10 +209,13 @@ func (s *Site) bundle(w http.ResponseWriter, r *http.Request, v visitor) error {
 	return s.show(w, r, v, "bundle", http.StatusOK, b.Name, p)
 }
 
-// evidenceOf lists the files that 'sealift evidence' writes beside a bundle.
+// licenses ends the name of the archive with the texts of a bundle's licenses.
+const licenses = ".licenses.tar.gz"
+
+// evidenceOf lists the files that 'sealift evidence' and 'sealift verdict' write beside a bundle.
 func evidenceOf(file string) (names []string) {
 	base := strings.TrimSuffix(strings.TrimSuffix(file, ".tgz"), ".tar.gz")
-	for _, end := range []string{".evidence.json", ".evidence.json.sig", ".spdx.json", ".cdx.json"} {
+	for _, end := range []string{".evidence.json", ".evidence.json.sig", ".spdx.json", ".cdx.json", licenses, ".difference.json", ".difference.html", "." + verdict.Name} {
 		if info, err := os.Lstat(base + end); err == nil && info.Mode().IsRegular() {
 			names = append(names, base+end)
 		}
