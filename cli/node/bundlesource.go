@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/parts"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/bundle/verdict"
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
@@ -113,12 +114,12 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 	if err != nil {
 		return o, err
 	}
-	o.Verdict = s.verdict
 	o.Bundle, o.Root, o.Remote, o.Online = s.name(), root, s.remote(), s.remote()
 	if !s.assembled() {
 		o.Trusted, o.Open = trusted, func() (*bundle.Archive, error) { return s.open(ctx, a, root, trusted...) }
 		return o, nil
 	}
+	o.Verdict = s.verdict
 	stored, err := a.opener().Open(s.store)
 	if err != nil {
 		return o, err
@@ -139,8 +140,16 @@ func (s *bundleSource) options(ctx context.Context, a commands, root string, key
 }
 
 // open opens the bundle. One on a server is read for as long as ctx lasts. Files omitted from the bundle are read from --base, or
-// from the bundle installed on this node in root.
-func (s *bundleSource) open(ctx context.Context, a commands, root string, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
+// from the bundle installed on this node in root. Its verdict is that of --verdict.
+func (s *bundleSource) open(ctx context.Context, a commands, root string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
+	opened, err := s.complete(ctx, a, root, trusted)
+	if err == nil && s.verdict != "" {
+		opened.SetVerdict(func() (verdict.Signed, error) { return verdict.Load(s.verdict) })
+	}
+	return opened, err
+}
+
+func (s *bundleSource) complete(ctx context.Context, a commands, root string, trusted []signature.PublicKey) (_ *bundle.Archive, err error) {
 	if s.from != "" {
 		return a.openOnline(ctx, s.from, trusted...)
 	}

@@ -33,7 +33,7 @@ func addContainerd(cmd *cobra.Command, socket *string) {
 func (a commands) imagesLoadCommand() *cobra.Command {
 	var o install.ImageOptions
 	var keys []string
-	var format, root, base string
+	var format, root, base, verdict string
 	var allNodes bool
 	cmd := &cobra.Command{
 		Use:   "load ARCHIVE",
@@ -59,7 +59,7 @@ or from --base. All of its images are verified before the first one is loaded.`,
 			if o.Trusted, err = app.PublicKeys(keys); err != nil {
 				return err
 			}
-			source := bundleSource{bundle: o.Archive, base: base}
+			source := bundleSource{bundle: o.Archive, base: base, verdict: verdict}
 			o.Open = func() (*bundle.Archive, error) { return source.open(cmd.Context(), a, root, o.Trusted...) }
 			if allNodes {
 				if cmd.Flags().Changed("containerd") {
@@ -80,6 +80,7 @@ or from --base. All of its images are verified before the first one is loaded.`,
 	cmd.Flags().BoolVar(&allNodes, "all-nodes", false, "load the images on all nodes of the cluster")
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes and for a bundle that leaves out what is installed")
 	archive.AddBaseFlag(cmd, &base)
+	addVerdict(cmd, &verdict)
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

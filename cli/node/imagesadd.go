@@ -17,7 +17,7 @@ import (
 func (a commands) imagesAddCommand() *cobra.Command {
 	var o install.AddOptions
 	var keys []string
-	var base, root string
+	var base, root, verdict string
 	var flags change.Flags
 	cmd := &cobra.Command{
 		Use:   "add SOURCE",
@@ -40,7 +40,7 @@ On a control plane of a cluster with containerd.mirror, the other nodes pull the
 				return err
 			}
 			o.Open = func() (*bundle.Archive, error) {
-				source := bundleSource{bundle: o.Archive, base: base}
+				source := bundleSource{bundle: o.Archive, base: base, verdict: verdict}
 				return source.open(cmd.Context(), a, root, o.Trusted...)
 			}
 			return a.imagesAdd(cmd.Context(), o, flags)
@@ -50,6 +50,7 @@ On a control plane of a cluster with containerd.mirror, the other nodes pull the
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that a bundle must be signed with; may be repeated")
 	cmd.Flags().StringVar(&base, "base", "", "the earlier bundle with the files that a bundle leaves out")
 	_ = cmd.MarkFlagFilename("base")
+	addVerdict(cmd, &verdict)
 	addRoot(cmd, &root)
 	cmd.Flags().StringVar(&o.Name, "name", "", "name of the image, if the archive or layout has none")
 	flags.AddPlan(cmd, "what would be added")

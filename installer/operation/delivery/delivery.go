@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/bundle/ocilayout"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/bundlepolicy"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -93,6 +94,9 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+	if err := bundlepolicy.Check(a); err != nil {
+		return out, err
+	}
 	if len(o.Trusted) > 0 {
 		if _, err := ocilayout.VerifySignature(a, o.Trusted...); err != nil {
 			return out, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
