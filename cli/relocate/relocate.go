@@ -213,7 +213,7 @@ func (a commands) apply(ctx context.Context, from string, words []string, o appl
 func unchanged(err error) error {
 	_, refused := errors.AsType[*relocate.RefusedError](err)
 	_, forbidden := errors.AsType[*bundlepolicy.RefusedError](err)
-	if refused || forbidden {
+	if refused || forbidden || errors.Is(err, bundle.ErrUntrusted) {
 		return app.WithCode(app.ExitRefused, change.Unchanged(err))
 	}
 	return change.Unchanged(err)
