@@ -25,7 +25,7 @@ type sources struct {
 }
 
 func (s *sources) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&s.targets, "target", nil, "operating systems to carry packages for (default: defaultTargets in sealift.yaml, or all)")
+	flags.StringSliceVar(&s.targets, "target", nil, "operating systems to carry packages for (default: defaultTargets in sealift.yaml, or debian-12 and debian-13)")
 	flags.StringSliceVar(&s.platforms, "platform", []string{builder.DefaultPlatform}, "platforms to carry images and assets for")
 	flags.IntVar(&s.jobs, "jobs", 0, "transfers at once (default: one for each CPU, at least 4)")
 	flags.StringVar(&s.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
