@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/runtime"
 	"github.com/sealift/sealift/installer/install"
@@ -56,12 +58,21 @@ func (h *hands) addOns(ctx context.Context) error {
 	}
 	for _, n := range h.nodes {
 		if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error {
-			return h.view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""})
+			return withdraw(ctx, h.view, n.Name)
 		}); err != nil {
 			return err
 		}
 	}
 	return forgetRecords(ctx, h.led.Records, record.Undo) // of one that was given up
+}
+
+// withdraw removes the request to a node, if that has not left the cluster.
+func withdraw(ctx context.Context, view *cluster.View, name string) error {
+	err := view.Annotate(ctx, name, map[string]string{intent.Annotation: ""})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // rollBack rolls back the add-ons that are not healthy. An interrupted upgrade does not change them, because it will be resumed.

@@ -283,7 +283,7 @@ func forget(ctx context.Context, version string) error {
 			if err := isOf(n, version); err != nil {
 				return kube.NotYet(err)
 			}
-			if err := view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""}); err != nil {
+			if err := withdraw(ctx, view, n.Name); err != nil {
 				return err
 			}
 		}
