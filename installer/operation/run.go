@@ -98,12 +98,12 @@ func (r *Run) Begin(ctx context.Context) error {
 			return ErrTaken
 		}
 		if there && now.ID == r.Record.ID && now.Stage != "" { // it may have come further since
-			r.Record.Stage, r.Record.Nodes, r.Record.Params = now.Stage, rested(now.Nodes), now.Params
+			r.Record.Stage, r.Record.Nodes, r.Record.Params, r.Record.Paused = now.Stage, rested(now.Nodes), now.Params, now.Paused
 		}
 		if r.Record.Stage == "" { // if the leader is killed now, its record names the part that has begun
 			r.Record.Stage = r.Stages[0].ID
 		}
-		r.Record.Leader, r.Record.Attempt, r.Record.Paused, r.Record.Error = r.Own, now.Attempt+1, now.Paused, ""
+		r.Record.Leader, r.Record.Attempt, r.Record.Error = r.Own, now.Attempt+1, ""
 		at := index(r.Stages, r.Record.Stage)
 		r.Record.Waits = at >= 0 && r.Stages[at].Loose
 		all[r.Record.Kind] = r.Record

@@ -90,6 +90,8 @@ func (r *run) choose(planned State, known *record.Record) error {
 		r.led.Record = *known
 	} else {
 		r.led.Record = record.Record{ID: state.Upgrade, Kind: Kind.Name, Began: time.Now().UTC()}
+		// a pause is of an upgrade with all its stops
+		r.led.Record.Paused = known != nil && known.Paused && last.Whole == state.Whole && last.Upgrade != state.Upgrade
 	}
 	var names []string
 	for _, n := range r.nodes {

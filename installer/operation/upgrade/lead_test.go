@@ -205,6 +205,34 @@ func TestPausedUpgradeLetsNoNodeBegin(t *testing.T) {
 	})
 }
 
+// TestPauseEndsWithItsUpgrade pauses during the add-ons, when no node is left that could wait. Only a later stop of the same upgrade waits.
+func TestPauseEndsWithItsUpgrade(t *testing.T) {
+	for _, row := range []struct {
+		upgrade, whole string
+		waits          bool
+	}{{"v", "other", false}, {"u", "whole", false}, {"stop-2", "whole", true}} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset()
+			m := newModel(t, client, "b", 2)
+			ended := make(chan error)
+			go func() { ended <- m.leads(t.Context()) }()
+			for time.Sleep(time.Second / 2); m.has().Phase != AddOns; {
+				time.Sleep(time.Second)
+			}
+			if err := errors.Join(SetPaused(t.Context(), client, true), <-ended); err != nil {
+				t.Fatal(err)
+			}
+			m = newModel(t, client, "b", 2)
+			m.plan(m.led.Records, State{Upgrade: row.upgrade, Whole: row.whole, From: "1.36.3", To: "1.37.2"})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := m.leads(ctx); (err != nil) != row.waits || strings.Contains(m.story(), "paused") != row.waits {
+				t.Errorf("%s of %s: %s\n%v", row.upgrade, row.whole, m.story(), err)
+			}
+		})
+	}
+}
+
 // TestKilledUpgradeGoesOn ends the run in each second, and resumes it on another control plane each time. A node that is done is not
 // upgraded again.
 func TestKilledUpgradeGoesOn(t *testing.T) {
