@@ -124,6 +124,47 @@ func TestFailureIsRecorded(t *testing.T) {
 	})
 }
 
+// TestRunEndsWhileItLeads has runs that end in all ways. What they have of their own is removed if no other run may use it by then.
+func TestRunEndsWhileItLeads(t *testing.T) {
+	broken := errors.New("no room")
+	for name, row := range map[string]struct {
+		refuse error
+		before func(*record.Record) error
+		ended  int
+	}{
+		"done":            {nil, func(*record.Record) error { return nil }, 1},
+		"failed":          {nil, func(*record.Record) error { return broken }, 1},
+		"never begun":     {broken, nil, 0},
+		"led by another":  {nil, func(r *record.Record) error { r.Attempt++; return nil }, 0},
+		"killed, or late": {nil, nil, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked []string
+			run, store := led(&asked)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			run.Refuse = func(record.All) error { return row.refuse }
+			run.Stages[0].Before = func(context.Context) (err error) {
+				if row.before == nil {
+					cancel()
+					return nil
+				}
+				edit(t, store, func(r *record.Record) { err = row.before(r) })
+				return err
+			}
+			ended := 0
+			run.Ended = func() error {
+				ended++
+				return nil
+			}
+			err := run.Lead(ctx, "", nil, func(lifecycle.Event) {})
+			if ended != row.ended || (err == nil) != (name == "done") {
+				t.Errorf("%s: ended %d times, %v", name, ended, err)
+			}
+		})
+	}
+}
+
 // TestLooseStageEndsWhenNothingElseHasBegun has a rotation begin while nothing of an upgrade is half done.
 func TestLooseStageEndsWhenNothingElseHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,6 +64,9 @@ type Run struct {
 	Choose func(known *record.Record) error
 	// Begun is called before the first stage of each run, even if an earlier run has done that stage; nil is nothing.
 	Begun func(context.Context) error
+	// Ended is called when a run that has begun ends, also with an error, unless its context is over or it no longer leads: the lease of the
+	// operation is still held. nil is nothing.
+	Ended func() error
 	// OnPause is called when a person has paused or resumed the run; nil is nothing. Look is how often the run looks for that; 0 is two
 	// seconds.
 	OnPause func(paused bool)
@@ -117,6 +120,11 @@ func (r *Run) Lead(ctx context.Context, operation lifecycle.Operation, journal *
 	if err := r.Begin(ctx); err != nil {
 		return err
 	}
+	defer func() {
+		if r.Ended != nil && ctx.Err() == nil && !errors.Is(err, ErrTaken) {
+			err = errors.Join(err, r.Ended())
+		}
+	}()
 	defer func() { err = r.failed(ctx, err) }()
 	if r.Begun != nil {
 		if err := r.Begun(ctx); err != nil {

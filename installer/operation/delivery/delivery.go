@@ -105,10 +105,6 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	if out, err = targets(ctx, site.View); err != nil {
 		return out, err
 	}
-	known, err := operation.Known(ctx, site.Records(), Kind.Name)
-	if err != nil {
-		return out, err
-	}
 	index, err := indexOf(a)
 	if err != nil {
 		return out, err
@@ -124,10 +120,13 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 		o.Say(text)
 	}
 	shelf := node.ShelfDir(site.Root)
-	run := &operation.Run{Own: site.Own, Known: known, Records: site.Records(), Nodes: site.Nodes(say), Record: record.Record{
-		ID: "images-" + a.Digest[:16], Kind: Kind.Name, Began: time.Now().UTC(), Params: text,
-		About: "images of " + o.Archive + " are being loaded on all nodes", Next: "'" + hostpath.Sudo("images load "+o.Archive+" --all-nodes") + "' on " + site.Own,
-	}}
+	// A record that is there is of a run that was interrupted. When this one is, the same command continues with the existing files.
+	run := &operation.Run{Own: site.Own, Records: site.Records(), Nodes: site.Nodes(say), Choose: func(*record.Record) error { return nil },
+		Ended: func() error { return empty(shelf) },
+		Record: record.Record{
+			ID: "images-" + a.Digest[:16], Kind: Kind.Name, Began: time.Now().UTC(), Params: text,
+			About: "images of " + o.Archive + " are being loaded on all nodes", Next: "'" + hostpath.Sudo("images load "+o.Archive+" --all-nodes") + "' on " + site.Own,
+		}}
 	run.Stages = []operation.Stage{{
 		ID: stage, AtOnce: atOnce, Tolerant: true, Nodes: func(n cluster.Node) bool { return slices.Contains(out.Nodes, n.Name) },
 		Before: func(ctx context.Context) (err error) {
@@ -142,10 +141,7 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 	}}
 	waiting := func(holder string) { o.Say("waiting for " + holder + ", which works on nodes of this cluster") }
 	err = site.Lead(ctx, run, waiting, func(lifecycle.Event) {})
-	if ctx.Err() != nil {
-		return out, err // the same command continues with the existing files
-	}
-	return out, errors.Join(err, empty(shelf))
+	return out, err
 }
 
 // targets divides the nodes into reachable and unreachable ones. A node without an agent is an error.
