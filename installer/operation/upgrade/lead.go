@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
@@ -96,6 +98,9 @@ func (r *run) choose(planned State, known *record.Record) error {
 	var names []string
 	for _, n := range r.nodes {
 		names = append(names, n.Name)
+		if is := strings.TrimPrefix(n.Version, "v"); is != "" && catalog.CompareVersions(is, state.From) < 0 {
+			return fmt.Errorf("node %s is back at Kubernetes %s, and this upgrade goes on from %s: end 'sealift upgrade undo', or take the node out with 'sealift node remove %s' and join it again", n.Name, is, state.From, n.Name)
+		}
 	}
 	state.of(names)
 	r.id, r.state = state.Upgrade, state.params()

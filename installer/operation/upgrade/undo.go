@@ -2,18 +2,23 @@ package upgrade
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/cluster/controlplane"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/installer/operation/exclusion"
 	"github.com/sealift/sealift/installer/operation/intent"
 	"github.com/sealift/sealift/installer/operation/leader"
@@ -258,7 +263,32 @@ func (u *Undo) workers(ctx context.Context, say func(string)) error {
 }
 
 func (u *Undo) worker(ctx context.Context, say func(string), name string) error {
-	return leader.Of(u.cluster.view).Ask(ctx, say, name, intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade})
+	err := leader.Of(u.cluster.view).Ask(ctx, say, name, intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade})
+	if err != nil {
+		return err
+	}
+	records := operation.RecordsOf(func() (kubernetes.Interface, error) { return u.cluster.admin.Client, nil })
+	return records.Change(ctx, func(all record.All) error { return beginsAgain(all, u.Set, name) })
+}
+
+// beginsAgain has a worker that went back wait for the upgrade again, also if all nodes were done: until the control planes go back, the
+// upgrade may go on instead. The record excludes no more than before.
+func beginsAgain(all record.All, set undo.Set, name string) error {
+	r := all.Of(record.Upgrade)
+	s, err := stateOf(r)
+	if err != nil || !s.about(set) || s.Nodes[name] == nil {
+		return err
+	}
+	*s.Nodes[name] = Node{}
+	if s.Phase == AddOns || s.Phase == Finished {
+		*r = r.In(workersStage)
+		r.Paused, r.Ended = false, time.Time{}
+	}
+	r.Nodes = maps.Clone(r.Nodes)
+	delete(r.Nodes, name)
+	r.Params, err = json.Marshal(s.params())
+	all[record.Upgrade] = *r
+	return err
 }
 
 // forget removes the restored data's record of the upgrade, and waits for the earlier versions.
