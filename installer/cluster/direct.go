@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/kube"
 )
@@ -56,9 +56,8 @@ func typedClient(c *kube.Cluster) (kubernetes.Interface, error) {
 // environment is for programs that talk only to the cluster. kubeadm would also write the proxies that it finds into the
 // manifests of the control plane, which then looks for webhooks behind them.
 func environment() []string {
-	own := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+	return slices.DeleteFunc(command.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
 		return strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
-	return append(own, "LC_ALL=C.UTF-8")
 }

@@ -23,13 +23,17 @@ const outputDelay = 5 * time.Second
 // journalTime bounds the search for the messages of a unit.
 const journalTime = 10 * time.Second
 
+// Environ is the environment of this process, in which programs speak English: what they say is read. GNU gettext and Python's look at
+// LANGUAGE before the locale. glibc before 2.39 also does so in C.UTF-8.
+func Environ() []string { return append(os.Environ(), "LC_ALL=C.UTF-8", "LANGUAGE=") }
+
 // Run runs a program of the host. If the program fails, the error has the end of its output; if systemctl cannot start a unit, it also has
 // the last lines of the unit's own program, which systemctl does not print. Run does not wait for processes that
 // the program leaves in the background.
 func Run(ctx context.Context, output io.Writer, name string, args ...string) error {
 	var said tail.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.Env = Environ()
 	cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, &said)
 	cmd.WaitDelay = outputDelay
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 
@@ -28,7 +27,7 @@ func Active(ctx context.Context) (active []Firewall) {
 		active = append(active, Firewalld)
 	}
 	status := exec.CommandContext(ctx, "ufw", "status")
-	status.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // it answers in the language of the administrator
+	status.Env = command.Environ() // it answers in the language of the administrator
 	if out, err := status.Output(); err == nil && strings.HasPrefix(string(out), "Status: active") {
 		active = append(active, UFW)
 	}

@@ -1,9 +1,33 @@
 package firewall
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/internal/testing/fixture"
 )
+
+// TestUFWIsFoundInAnyLanguage: Python's gettext looks at LANGUAGE, LC_ALL, LC_MESSAGES and LANG in this order, and takes the first that is
+// not empty.
+func TestUFWIsFoundInAnyLanguage(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"systemctl": "echo inactive\n",
+		"ufw":       `case "${LANGUAGE:-${LC_ALL:-${LC_MESSAGES:-$LANG}}}" in de*) echo "Status: Aktiv" ;; *) echo "Status: active" ;; esac` + "\n",
+	} {
+		if err := fixture.WriteProgram(dir+"/"+name, "#!/bin/sh\n"+script); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	for _, variable := range []string{"LANG", "LC_MESSAGES", "LC_ALL", "LANGUAGE"} {
+		t.Setenv(variable, "de_DE.UTF-8")
+		if active := Active(t.Context()); !slices.Equal(active, []Firewall{UFW}) {
+			t.Errorf("with %s: %v", variable, active)
+		}
+	}
+}
 
 func TestFirewallRulesPersistAndAreMinimal(t *testing.T) {
 	opening := Opening{Ports: []string{"2379:2380/tcp", "8472/udp"}, Networks: []string{"10.32.0.0/20"}}

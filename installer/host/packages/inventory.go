@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/installer/host/command"
 )
 
 // databases are the package managers' records of installed packages; the first existing one is the host's.
@@ -85,7 +87,7 @@ func Remove(ctx context.Context, output io.Writer, names []string) (kept map[str
 
 func listed(ctx context.Context, parse func(line string, found map[string]string), name string, args ...string) (map[string]string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.Env = command.Environ()
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages of the host: %s: %w", name, err)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -91,7 +92,7 @@ const endDelay = 3 * time.Minute
 // packages half installed. A signal to the terminal does not reach it.
 func run(ctx context.Context, output io.Writer, environment []string, name string, args, options []string) error {
 	cmd := exec.CommandContext(ctx, name, append(options, args...)...)
-	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)
+	cmd.Env = append(command.Environ(), environment...)
 	var said tail.Buffer
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)

@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/installer/host/command"
 )
 
 // Obstacle is why a package cannot be installed beside the host's packages.
@@ -57,7 +58,7 @@ func obstacles(names []string, ask func(names []string) (*Obstacle, error)) (fou
 // answer runs a package manager in simulation, and returns its output. failed is its refusal.
 func answer(ctx context.Context, name string, args []string, environment ...string) (out string, failed bool, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)
+	cmd.Env = append(command.Environ(), environment...)
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -28,7 +29,7 @@ const tarDiffers = 1
 func program(ctx context.Context, folder *os.File, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "tar", append([]string{"--directory=/proc/self/fd/3", "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*"}, args...)...)
 	cmd.ExtraFiles = []*os.File{folder}
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TAR_OPTIONS=")
+	cmd.Env = append(command.Environ(), "TAR_OPTIONS=")
 	return cmd
 }
 
