@@ -286,6 +286,9 @@ func TestHostPackagesAreInstalledFromBundle(t *testing.T) {
 		"a package that is missing":   {"debian 12", "", "ensure_host_package skip no-such-package", "host-packages no-such-package"},
 		"images of an add-on":         {"debian 12", "addons/x/1/images/a", "load_images $DIR/addons/x/1/images; addon_load x 1", "load-images addons/x/1/images load-images addons/x/1/images"},
 		"images that the hook wrote":  {"debian 12", "more/a.tar", "load_images $DIR/more; load_images $DIR/none", "load-images more"},
+		"rpm on a host of dpkg's":     {"debian 12", "", "dpkg-query() { [ \"$*\" = '--show dpkg' ] || echo installed; }; rpm() { false; }; ensure_host_package missing there", ""},
+		"dpkg on a host of rpm's": {"rocky 9.4", "", "apt-get() { :; }; dpkg-query() { false; }; rpm() { [ \"$*\" = '--query --whatprovides there' ]; }; " +
+			"ensure_host_package there skip; ensure_host_package missing skip", "host-packages missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string

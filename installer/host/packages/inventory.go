@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 )
 
-// databases are the package managers' records of installed packages; the first existing one is the host's.
+// databases are the package managers' records of installed packages.
 func databases() []string {
 	return []string{"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages"}
 }
@@ -43,12 +43,15 @@ type database interface {
 	bare(name string) string
 }
 
-// hostDatabase is dpkg's or rpm's; nil on a host that has neither.
-func hostDatabase() database {
-	if _, err := exec.LookPath("dpkg-query"); err == nil {
+// hostDatabase is dpkg's or rpm's; nil on a host that has neither. Of a host that has both programs, it is dpkg's if dpkg is a package in it:
+// for debootstrap and alien, hosts of Red Hat's family have dpkg as a package of rpm's.
+func hostDatabase(ctx context.Context) database {
+	_, noDpkg := exec.LookPath("dpkg-query")
+	_, noRPM := exec.LookPath("rpm")
+	switch {
+	case noDpkg == nil && (noRPM != nil || exec.CommandContext(ctx, "dpkg-query", "--show", "dpkg").Run() == nil):
 		return dpkgDatabase{}
-	}
-	if _, err := exec.LookPath("rpm"); err == nil {
+	case noRPM == nil:
 		return rpmDatabase{}
 	}
 	return nil
@@ -56,7 +59,7 @@ func hostDatabase() database {
 
 // Installed lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
 func Installed(ctx context.Context) (map[string]string, error) {
-	if d := hostDatabase(); d != nil {
+	if d := hostDatabase(ctx); d != nil {
 		return d.installed(ctx)
 	}
 	return map[string]string{}, nil
@@ -68,7 +71,7 @@ func Lacking(ctx context.Context, names []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, have := hostDatabase(), make(map[string]bool, len(there))
+	d, have := hostDatabase(ctx), make(map[string]bool, len(there))
 	for name := range there {
 		have[d.bare(name)] = true
 	}
@@ -78,7 +81,7 @@ func Lacking(ctx context.Context, names []string) ([]string, error) {
 // Remove removes packages with their settings, and the settings of those that are otherwise gone: the power may have been lost
 // in between. Missing packages are ignored. One that another package needs stays, and is returned with the reason.
 func Remove(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
-	d := hostDatabase()
+	d := hostDatabase(ctx)
 	if len(names) == 0 || d == nil {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/internal/testing/fixture"
 	"github.com/sealift/sealift/internal/testing/short"
 )
 
@@ -164,6 +166,36 @@ func TestRepositoriesNameTheirOwner(t *testing.T) {
 			err := Manager{Dir: t.TempDir(), Repositories: row.repositories, Output: &bytes.Buffer{}}.Install(t.Context(), []string{"tool"})
 			if err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v, want %q", err, row.want)
+			}
+		})
+	}
+}
+
+// TestPackagesAreThoseOfTheHostsFamily: hosts of Red Hat's family have dpkg as a package, with an empty database of its own, and those of
+// Debian's have rpm.
+func TestPackagesAreThoseOfTheHostsFamily(t *testing.T) {
+	const rpm = "[ \"$2\" != --all ] || printf 'socat.x86_64\t0:1.7-1\n'\n"
+	for name, row := range map[string]struct {
+		programs map[string]string
+		want     string
+	}{
+		"Red Hat's with dpkg": {map[string]string{"dpkg-query": "[ \"$2\" != dpkg ]\n", "rpm": rpm}, "socat.x86_64"},
+		"Red Hat's":           {map[string]string{"rpm": rpm}, "socat.x86_64"},
+		"Debian's with rpm":   {map[string]string{"dpkg-query": "printf 'ii \tlibc6:amd64\t2.36\\n'\n", "rpm": "exit 0\n"}, "libc6:amd64"},
+		"Debian's":            {map[string]string{"dpkg-query": "printf 'ii \tlibc6:amd64\t2.36\\n'\n"}, "libc6:amd64"},
+		"neither":             {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for program, script := range row.programs {
+				if err := fixture.WriteProgram(filepath.Join(dir, program), "#!/bin/sh\n"+script); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", dir)
+			there, err := Installed(t.Context())
+			if got := strings.Join(slices.Collect(maps.Keys(there)), " "); err != nil || got != row.want {
+				t.Errorf("got %q, %v; want %q", got, err, row.want)
 			}
 		})
 	}

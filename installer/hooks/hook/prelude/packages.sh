@@ -12,9 +12,14 @@ use_os_containerd() { is_ubuntu_2404 || is_ubuntu_2604 || is_amazon_2023; }
 # host_packages_shipped: what is not in the bundle is named by install_host_archives.
 host_packages_shipped() { return 0; }
 
+# sealift_host_has_debs: whether this host is of Debian's family. One of Red Hat's can have dpkg and apt as well, as packages of rpm's.
+sealift_host_has_debs() {
+    commandExists dpkg-query && { ! commandExists rpm || dpkg-query --show dpkg >/dev/null 2>&1; }
+}
+
 # sealift_host_package_there NAME
 sealift_host_package_there() {
-    if commandExists dpkg-query; then
+    if sealift_host_has_debs; then
         dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed
     else
         rpm --query --whatprovides "$1" >/dev/null 2>&1
@@ -26,7 +31,7 @@ yum_is_host_package_installed() { rpm --query "$1" >/dev/null 2>&1; }
 # ensure_host_package YUM_NAME|skip APT_NAME|skip: installs from the bundle what is missing.
 ensure_host_package() {
     local sealift_name=$1
-    ! commandExists apt-get || sealift_name=$2
+    ! sealift_host_has_debs || sealift_name=$2
     if [ "$sealift_name" = skip ] || sealift_host_package_there "$sealift_name"; then
         return 0
     fi
