@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/internal/podnetwork"
 )
 
 // cniFolder is where containerd looks for the network of pods.
@@ -52,8 +54,7 @@ func (p probes) leftChains(ctx context.Context) (found []string) {
 		return nil
 	}
 	for _, chain := range p.host.Chains(ctx) {
-		left := slices.ContainsFunc([]string{"cali-", "CILIUM_", "OLD_CILIUM_", "WEAVE", "KUBE-ROUTER-", "KUBE-NWPLCY-", "KUBE-POD-FW-", "ANTREA-"},
-			func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
+		left := slices.ContainsFunc(podnetwork.Chains(), func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
 		if left && !slices.Contains(found, chain) {
 			found = append(found, chain)
 		}
@@ -71,14 +72,8 @@ func (p probes) leftInterfaces() (found []string, err error) {
 		return nil, err
 	}
 	for _, entry := range entries {
-		for _, pattern := range []string{
-			"cni0", "flannel.[0-9]*", "flannel-v6.[0-9]*", "flannel-wg*", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "cali" + strings.Repeat("[0-9a-f]", 11), "cilium_*", "lxc_health",
-			"weave", "vethwe-*", "antrea-gw0", "antrea-egress0", "kube-bridge", "kube-dummy-if", "kube-ipvs0", "nodelocaldns", "ovn-k8s-mp0",
-		} {
-			if match, _ := path.Match(pattern, entry.Name()); match {
-				found = append(found, entry.Name())
-				break
-			}
+		if podnetwork.IsLink(entry.Name()) {
+			found = append(found, entry.Name())
 		}
 	}
 	return found, nil

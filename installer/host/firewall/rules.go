@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/internal/podnetwork"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -69,7 +70,7 @@ func parseSaved(text string) (tables []savedTable) {
 
 // PodChains begin the names of the chains that kube-proxy, kubelet and pod networks make.
 func PodChains() []string {
-	return []string{"KUBE-", "CNI-", "FLANNEL-", "cali-", "WEAVE", "CILIUM_"}
+	return append(podnetwork.Chains(), "KUBE-", "CNI-", "FLANNEL-")
 }
 
 // podComments begin the comments of rules that pods write into built-in chains: those of node-local-dns, which it removes itself unless it is

@@ -24,6 +24,8 @@ const rulesOfTheCluster = `*filter
 :KUBE-FORWARD - [0:0]
 :KUBE-FIREWALL - [0:0]
 :FLANNEL-FWD - [0:0]
+:ANTREA-FORWARD - [0:0]
+:OLD_CILIUM_FORWARD - [0:0]
 -A INPUT -j KUBE-FIREWALL
 -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
 -A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
@@ -47,11 +49,11 @@ func TestFirewallLosesClusterChainsOnly(t *testing.T) {
 	isolation.Run(t, rulesOfTheHost, "iptables-restore")
 	before := Rules(t.Context())
 	isolation.Run(t, rulesOfTheCluster, "iptables-restore", "--noflush")
-	if with := Rules(t.Context()); len(with) != len(before)+14 {
-		t.Fatalf("%d rules and chains, want %d:\n%s", len(with), len(before)+14, strings.Join(with, "\n"))
+	if with := Rules(t.Context()); len(with) != len(before)+16 {
+		t.Fatalf("%d rules and chains, want %d:\n%s", len(with), len(before)+16, strings.Join(with, "\n"))
 	}
 	for range 2 {
-		if err := RemoveChains(t.Context(), io.Discard, []string{"KUBE-", "CNI-", "FLANNEL-"}); err != nil {
+		if err := RemoveChains(t.Context(), io.Discard, PodChains()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -104,16 +104,13 @@ func (v View) link(name string) (link, bool) {
 	return v.links[at], true
 }
 
-// containerLinks are the name prefixes of interfaces that containers and pod networks create for this host only.
-var containerLinks = append([]string{"docker", "podman"}, podLinks()...)
-
 // dockerBridge matches the names that Docker gives to bridges of networks that users made.
 var dockerBridge = regexp.MustCompile(`^br-[0-9a-f]{12}$`)
 
 // IsVirtual reports whether containers or pod networks of this host made an interface, so that no other host reaches it. Its name
 // decides, unless a default route leaves through it or hardware is behind it: then an administrator chose the name.
 func (v View) IsVirtual(name string) bool {
-	named := slices.ContainsFunc(containerLinks, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) || dockerBridge.MatchString(name)
+	named := IsPodLink(name) || strings.HasPrefix(name, "docker") || strings.HasPrefix(name, "podman") || dockerBridge.MatchString(name)
 	return named && !v.isUplink(name) && !v.hasHardware(name, len(v.links))
 }
 

@@ -110,7 +110,8 @@ func TestDummyRouteDoesNotSelectAddress(t *testing.T) {
 func TestHardwareInterfaceWithContainerNameIsNotVirtual(t *testing.T) {
 	v := View{links: []link{{name: "docker7", kind: "device"}, {name: "kube-br", kind: "bridge", below: []string{"bond7"}}, {name: "bond7", kind: "bond", below: []string{"docker7"}},
 		{name: "docker0", kind: "bridge", below: []string{"veth1"}}, {name: "veth1", kind: "veth"}, {name: "cni0", kind: "bridge", below: []string{"cni0"}}}}
-	for name, want := range map[string]bool{"docker7": false, "kube-br": false, "docker0": true, "cni0": true, "eth0": false, "flannel.1": true} {
+	for name, want := range map[string]bool{"docker7": false, "kube-br": false, "docker0": true, "cni0": true, "eth0": false, "flannel.1": true,
+		"lxc_health": true, "lxcbr0": false} {
 		if got := v.IsVirtual(name); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)
 		}

@@ -183,7 +183,8 @@ func TestIPv6OnlyHostGetsAddress(t *testing.T) {
 
 func TestNetworkLosesPodLinksAndRoutesOnly(t *testing.T) {
 	isolation.Network(t)
-	for _, link := range []string{"host0", "cni0", "cali1", "flannel.1", "cni-mine", "kube-net"} {
+	for _, link := range []string{"host0", "cni0", "cali1", "flannel.1", "cni-mine", "kube-net",
+		"vethwe-bridge", "wireguard.cali", "vxlan-v6.calico", "lxc_health"} {
 		isolation.Run(t, "", "ip", "link", "add", link, "type", "bridge")
 		isolation.Run(t, "", "ip", "link", "set", link, "up")
 	}
@@ -200,6 +201,7 @@ func TestNetworkLosesPodLinksAndRoutesOnly(t *testing.T) {
 	}
 	got := isolation.Run(t, "", "ip", "-brief", "link") + isolation.Run(t, "", "ip", "route")
 	for word, want := range map[string]bool{"host0": true, "cni-mine": true, "kube-net": true, "cni0": false, "cali1": false, "flannel.1": false,
+		"vethwe-bridge": false, "wireguard.cali": false, "vxlan-v6.calico": false, "lxc_health": false,
 		"10.50.0.0/16": true, "10.96.1.0/24": true, "192.0.2.0/24": true, "10.96.0.0/22": false, "10.32.1.0/24": false} {
 		if strings.Contains(got, word) != want {
 			t.Errorf("%s there: %t, want %t\n%s", word, !want, want, got)

@@ -10,19 +10,18 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/internal/podnetwork"
 )
 
-// podLinks are the beginnings of interfaces that pod networks make for the node. Those of pods go with them.
-func podLinks() []string {
-	return []string{"cni", "flannel", "kube-", "nodelocaldns", "cali", "vxlan.calico", "weave", "antrea", "cilium"}
-}
-
-// IsPodLink reports whether an interface belongs to the pod network of a node.
+// IsPodLink reports whether an interface belongs to the pod network of a node. Pod networks may have more of such names than are known.
+// Those of pods go with them.
 func IsPodLink(name string) bool {
-	return slices.ContainsFunc(podLinks(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return podnetwork.IsLink(name) || slices.ContainsFunc([]string{"cni", "flannel", "kube-", "cali", "weave", "antrea", "cilium"},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// RemoveLinks removes the network interfaces of pod networks, except those that keep names and those that the host itself needs.
+// RemoveLinks removes the network interfaces of pod networks, except those that keep names and those that the host itself needs. Those of Open
+// vSwitch, such as Antrea's, stay until the host starts again: the kernel removes them only with their switch.
 func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
 	v, err := Read()
 	if err != nil {
@@ -30,7 +29,7 @@ func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
 	}
 	var errs []error
 	for _, link := range v.links {
-		if !IsPodLink(link.name) || !v.IsVirtual(link.name) || slices.Contains(keep, link.name) {
+		if !IsPodLink(link.name) || !v.IsVirtual(link.name) || slices.Contains(keep, link.name) || link.kind == "openvswitch" {
 			continue
 		}
 		err := command.Run(ctx, output, "ip", "link", "delete", "dev", link.name)
