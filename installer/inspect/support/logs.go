@@ -114,20 +114,34 @@ func openLog(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// end collects the end of a file, from the beginning of a line.
+// end collects the end of a file, from the beginning of a line. The kubelet compresses rotated logs.
 func (c *collection) end(into string, root *os.Root, name string) error {
-	f, info, err := openLog(root, name)
+	f, _, err := openLog(root, name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if info.Size() <= maxFile {
-		c.put(into, io.LimitReader(f, maxFile))
-		return nil
-	}
-	if _, err := f.Seek(-maxFile, io.SeekEnd); err != nil {
+	in, size, packed, err := textOf(f)
+	if err != nil {
 		return err
 	}
-	c.put(into, io.MultiReader(strings.NewReader(fmt.Sprintf("(the last %d of %d bytes)\n", maxFile, info.Size())), &fromNextLine{Reader: io.LimitReader(f, maxFile)}))
+	defer in.Close()
+	if packed {
+		into = unpackedName(into)
+	}
+	over := size - maxFile
+	switch {
+	case over <= 0:
+		c.put(into, io.LimitReader(in, maxFile))
+		return nil
+	case packed:
+		_, err = io.CopyN(io.Discard, in, over)
+	default:
+		_, err = f.Seek(over, io.SeekStart)
+	}
+	if err != nil {
+		return err
+	}
+	c.put(into, io.MultiReader(strings.NewReader(fmt.Sprintf("(the last %d of %d bytes)\n", maxFile, size)), &fromNextLine{Reader: io.LimitReader(in, maxFile)}))
 	return nil
 }

@@ -1,6 +1,8 @@
 package support
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"log/slog"
 	"os"
@@ -50,6 +52,63 @@ func TestLogsOutsideRootAreOmitted(t *testing.T) {
 	if strings.Contains(got, "PEARL") || strings.Count(got, "well") != 2 {
 		t.Errorf("collected %q", got)
 	}
+}
+
+// TestCompressedLogsAreMasked has logs as the kubelet and logrotate compress them. One without its end is left out, and so is one that
+// nothing here unpacks.
+func TestCompressedLogsAreMasked(t *testing.T) {
+	dir := t.TempDir()
+	packed := func(text string) []byte {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	secret := packed("password=PEARL\nwell\n")
+	for name, text := range map[string][]byte{
+		"0.log.20260101-120000.gz": secret, "old": secret, "1.log.gz": secret[:len(secret)-9], "2.log.xz": []byte("\xfd7zXZ\x00password=PEARL\n"),
+		"3.log.gz": packed("password=PEARL\n" + strings.Repeat("many lines\n", 900_000)),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(got string, errs []string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if !strings.Contains(got, name+": password="+redact.Mask+"\nwell\n") {
+				t.Errorf("%s is not there: %.500q", name, got)
+			}
+		}
+		if strings.Contains(got, "PEARL") || strings.Contains(got, "\x1f\x8b") || strings.Contains(got, "7zXZ") {
+			t.Errorf("collected %.500q", got)
+		}
+		if len(errs) != 2 || !strings.Contains(strings.Join(errs, "\n"), "1.log.gz: it is compressed") {
+			t.Errorf("errors %q", errs)
+		}
+	}
+	var errs []string
+	got := collected(t, func(c *collection) {
+		c.tree("logs", dir)
+		errs = c.summary.Errors
+	})
+	check(got, errs, "0.log.20260101-120000", "old.unpacked")
+	if !strings.Contains(got, "3.log: (the last 8388608 of 9900015 bytes)\nmany lines\n") || strings.Contains(got, "3.log.gz") {
+		t.Error("the end of a long log is not there")
+	}
+	got = collected(t, func(c *collection) { // such files of Troubleshoot's collectors
+		c.dir = dir
+		if err := c.unpack(); err != nil {
+			t.Error(err)
+		}
+		errs = c.summary.Errors
+	})
+	check(got, errs, "0.log.20260101-120000", "old.unpacked")
 }
 
 // TestSwappedLogsAreOmitted uses a pod that makes a link of its log while logs are collected.

@@ -92,6 +92,9 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	if err := ctx.Err(); err != nil {
 		return summary, err
 	}
+	if err := c.unpack(); err != nil {
+		return summary, fmt.Errorf("unpack what was collected: %w", err)
+	}
 	c.finish()
 	err = files.Fill(name, 0o600, func(f *os.File) error {
 		if err := c.pack(f, strings.TrimSuffix(filepath.Base(name), ".tar.gz")); err != nil {
