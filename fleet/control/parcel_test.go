@@ -273,7 +273,7 @@ func (s *ship) rest() (versions map[string]string) {
 	s.Helper()
 	s.eventually("the hub has come to rest", func() string {
 		before := s.versions()
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second)
 		versions = s.versions()
 		return cmp.Diff(before, versions)
 	})
