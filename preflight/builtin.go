@@ -18,6 +18,7 @@ type Needs struct {
 	Targets   []string // the bundle's targets; empty if it has no host packages
 	Role      Role
 	AddOns    []string // names of the Installer's add-ons
+	IPv6      bool     // pods have IPv6 addresses, alone or beside IPv4
 	Ports     []int    // TCP ports that must be free
 	Reach     []string // host:port addresses on other nodes that must accept connections
 	Space     []Space

@@ -13,12 +13,26 @@ import (
 // SysctlName is the file of the install in /etc/sysctl.d. It is the last one by name, because later files win.
 const SysctlName = "zz-sealift-kubernetes.conf"
 
-// wantedSysctls are the settings that the pod network needs to be 1, by path below /proc/sys.
-func wantedSysctls() []string {
-	return []string{
+// wantedSysctls are the settings that the pod network needs to be 1, by path below /proc/sys, and those that the install's own file sets to 1.
+func wantedSysctls(root fs.FS, ipv6 bool) ([]string, error) {
+	names := []string{
 		"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding", "net/ipv4/conf/default/forwarding",
 		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
 	}
+	if ipv6 {
+		names = append(names, "net/ipv6/conf/all/forwarding")
+	}
+	own, err := fs.ReadFile(root, "etc/sysctl.d/"+SysctlName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(own)) {
+		name, value, ok := sysctlLine(line)
+		if ok && value == "1" && line[0] != '-' && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // Sysctl is a setting of the kernel that breaks pods.
@@ -29,8 +43,13 @@ type Sysctl struct {
 }
 
 // UnwantedSysctls lists harmful settings in foreign files, as sysctl.d(5) and sysctl(8) read them: files of one name once, in the
-// order of their names, the last value wins, /etc/sysctl.conf at the end.
-func UnwantedSysctls(root fs.FS) (found []Sysctl, err error) {
+// order of their names, the last value wins, /etc/sysctl.conf at the end. ipv6 means that pods will have IPv6 addresses; the install's own
+// file tells whether they have.
+func UnwantedSysctls(root fs.FS, ipv6 bool) (found []Sysctl, err error) {
+	wanted, err := wantedSysctls(root, ipv6)
+	if err != nil {
+		return nil, err
+	}
 	files, err := sysctlFiles(root)
 	if err != nil {
 		return nil, err
@@ -51,14 +70,14 @@ func UnwantedSysctls(root fs.FS) (found []Sysctl, err error) {
 			if !ok {
 				continue
 			}
-			for _, name := range wantedSysctls() {
+			for _, name := range wanted {
 				if match, _ := path.Match(pattern, name); match {
 					last[name] = Sysctl{dotted(name), value, fmt.Sprintf("/%s:%d", file, number)}
 				}
 			}
 		}
 	}
-	for _, name := range wantedSysctls() {
+	for _, name := range wanted {
 		if s, set := last[name]; set && s.Is != "1" {
 			found = append(found, s)
 		}
@@ -68,7 +87,11 @@ func UnwantedSysctls(root fs.FS) (found []Sysctl, err error) {
 
 // LiveSysctls lists what holds now and should not. A kernel without a setting is left out.
 func LiveSysctls(root fs.FS) (found []Sysctl, err error) {
-	for _, name := range wantedSysctls() {
+	wanted, err := wantedSysctls(root, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range wanted {
 		text, err := fs.ReadFile(root, "proc/sys/"+name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -138,7 +161,7 @@ func (p probes) sysctls(_ context.Context, r *Reporter) {
 		r.Passf("not checked")
 		return
 	}
-	found, err := UnwantedSysctls(p.host.Root)
+	found, err := UnwantedSysctls(p.host.Root, p.needs.IPv6)
 	if err != nil {
 		r.unknown(err)
 		return

@@ -139,3 +139,24 @@ func TestCurrentSettingsAreReported(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
+
+func TestForwardingOfIPv6IsWatchedWherePodsHaveIt(t *testing.T) {
+	host, needs := goodHost(), goodNeeds()
+	with(&host, "etc/sysctl.conf", "net.ipv6.conf.all.forwarding = 0\n")
+	expectOne(t, host, needs, "", nil)
+	needs.IPv6 = true
+	expectOne(t, host, needs, "kernel settings: warn", []string{"/etc/sysctl.conf:1 sets net.ipv6.conf.all.forwarding = 0"})
+
+	root := fstest.MapFS{
+		"etc/sysctl.conf": file("net.ipv6.conf.all.forwarding = 0\nkernel.panic_on_oops = 0\n"), "proc/sys/net/ipv6/conf/all/forwarding": file("0\n"), "proc/sys/kernel/panic_on_oops": file("0\n"),
+		"etc/sysctl.d/" + preflight.SysctlName: file("# ours\nnet.ipv4.ip_forward = 1\n-kernel.panic_on_oops = 1\nnet.ipv6.conf.all.forwarding = 1\n-net/ipv6/conf/eth0.5/accept_ra = 2\n"),
+	}
+	later, err := preflight.UnwantedSysctls(root, false)
+	if want := (preflight.Sysctl{Name: "net.ipv6.conf.all.forwarding", Is: "0", From: "/etc/sysctl.conf:1"}); err != nil || len(later) != 1 || later[0] != want {
+		t.Errorf("of files: %+v, %v", later, err)
+	}
+	live, err := preflight.LiveSysctls(root)
+	if want := (preflight.Sysctl{Name: "net.ipv6.conf.all.forwarding", Is: "0"}); err != nil || len(live) != 1 || live[0] != want {
+		t.Errorf("now: %+v, %v", live, err)
+	}
+}

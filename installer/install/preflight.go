@@ -228,6 +228,8 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	if n.Role == preflight.NoNode {
 		return
 	}
+	kurl := s.Section("kurl").Options
+	n.IPv6 = n.IPv6 || isTrue(kurl, "ipv6") || isTrue(kurl, "dualStack")
 	n.Role, n.Ports = preflight.ControlPlane, preflight.ControlPlanePorts()
 	if !node.Primary {
 		n.Role, n.Ports = preflight.Worker, preflight.WorkerPorts()

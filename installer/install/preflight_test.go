@@ -57,6 +57,15 @@ func TestRoleSelectsChecks(t *testing.T) {
 			t.Errorf("the ports are %v", got.Ports)
 		}
 	})
+	t.Run("pods with IPv6", func(t *testing.T) {
+		for option, want := range map[string]bool{"ipv6: true": true, "dualStack: true": true, "ipv6: false": false} {
+			got := preflight.Needs{Role: preflight.ControlPlane}
+			addRole(&got, preflight.Node{Primary: true}, parseSpec(t, "  kurl: {"+option+"}\n"))
+			if got.IPv6 != want {
+				t.Errorf("%s: %t", option, got.IPv6)
+			}
+		}
+	})
 	t.Run("without Kubernetes, nothing", func(t *testing.T) {
 		var got preflight.Needs
 		addRole(&got, preflight.Node{Primary: true}, parseSpec(t, ""))

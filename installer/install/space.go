@@ -112,7 +112,8 @@ func (i *Install) programsSize() (size uint64) {
 
 // needs computes from the index what the pending steps will take.
 func (i *Install) needs() (preflight.Needs, error) {
-	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep)}
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), IPv6: i.settings.ipv6 || i.settings.dual(),
+		Resumed: i.Journal.Began(node.InitStep) || i.Journal.Began(node.JoinStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
 	}

@@ -24,7 +24,7 @@ func readSettings(root fs.FS) (found []Setting, err error) {
 	if err != nil {
 		return nil, err
 	}
-	later, err := preflight.UnwantedSysctls(root)
+	later, err := preflight.UnwantedSysctls(root, false)
 	for _, s := range append(live, later...) {
 		found = append(found, Setting{s.Name, s.Is, s.From})
 	}
