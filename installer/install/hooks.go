@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/hooks/hook"
+	"github.com/sealift/sealift/installer/host/redact"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
@@ -44,7 +45,7 @@ func newHooks(root string, addOns []addOn, variables map[string]string, output i
 
 // restore restores an earlier step's variables in the shell.
 func (h *hooks) restore(ctx context.Context, state lifecycle.State) error {
-	h.secret(madeSecrets(state)...)
+	h.secret(redact.Named(state)...)
 	h.state.Add(hook.Variables(state))
 	if h.shell == nil {
 		return nil
@@ -99,7 +100,7 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	}
 	changed := after.Since(before)
 	h.state.Add(changed)
-	h.secret(madeSecrets(lifecycle.State(changed))...)
+	h.secret(redact.Named(changed)...)
 	return lifecycle.State(changed), nil
 }
 

@@ -40,3 +40,34 @@ var secretName = regexp.MustCompile(`(?i)` + secretWord + `$`)
 
 // IsSecretName reports whether the name of a value marks it as a secret: adminPassword, CERT_KEY.
 func IsSecretName(name string) bool { return secretName.MatchString(name) }
+
+// Secrets returns the texts in a value of an Installer that have the name of a secret, or are within something with such a name.
+func Secrets(value any) []string { return appendSecrets(nil, false, value) }
+
+func appendSecrets(values []string, secret bool, value any) []string {
+	switch value := value.(type) {
+	case string:
+		if secret {
+			values = append(values, value)
+		}
+	case []any:
+		for _, one := range value {
+			values = appendSecrets(values, secret, one)
+		}
+	case map[string]any:
+		for key, one := range value {
+			values = appendSecrets(values, secret || IsSecretName(key), one)
+		}
+	}
+	return values
+}
+
+// Named returns the values with the name of a secret, such as a password that a hook has made up and left in a variable.
+func Named(variables map[string]string) (values []string) {
+	for name, value := range variables {
+		if IsSecretName(name) {
+			values = append(values, value)
+		}
+	}
+	return values
+}

@@ -18,10 +18,13 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/sealift/sealift/installer/cluster/kubeadm"
 	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/installer/host/redact"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
+	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -158,12 +161,21 @@ func (c *collection) putJSON(name string, value any) {
 	c.put(name, strings.NewReader(string(text)+"\n"))
 }
 
-// sealift collects what installs left: not the values that hooks have set, as there may be secrets among them.
+// sealift collects what installs left: not the values that hooks have set, as there may be secrets among them. Those by their names,
+// and those of the Installer, are masked from then on, as in the logs of installs: pods and hooks may print them.
 func (c *collection) sealift() {
 	c.put("sealift/version.txt", strings.NewReader(c.Version+"\n"))
+	var installer any
+	text, err := node.ReadInstaller(c.Root)
+	if err == nil {
+		err = yaml.Unmarshal(text, &installer)
+	}
+	c.failed("secrets of the Installer", err)
+	c.redactor.Hide(redact.Secrets(installer)...)
 	records, err := lifecycle.ReadJournal(c.StateDir)
 	c.failed("journal", err)
 	for i := range records {
+		c.redactor.Hide(redact.Named(records[i].State)...)
 		records[i].State = nil
 	}
 	c.putJSON("sealift/journal.json", append([]lifecycle.Record{}, records...))

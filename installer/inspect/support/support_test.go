@@ -56,8 +56,9 @@ func halfInstalled(t *testing.T) support.Options {
 			"etc/kubernetes/admin.conf":  {Data: []byte("client-key-data: anchor\n")},
 		}}
 	for name, text := range map[string]string{
-		"state/journal.jsonl": `{"time":"2026-11-20T12:00:00Z","step":"x/install","phase":"install","inputs":"1","outcome":"finished","state":{"X_PASSPHRASE_OF":"anchor"}}` + "\n" +
-			`{"time":"2026-11-20T12:00:01Z","step":"kubernetes/init","phase":"install","inputs":"1","outcome":"started"}` + "\n",
+		"state/journal.jsonl": `{"time":"2026-11-20T12:00:00Z","step":"x/install","phase":"install","inputs":"1","outcome":"finished","state":{"X_PASSPHRASE_OF":"anchor","MADE_PASSWORD":"made-up-by-hook"}}` + "\n" +
+			`{"time":"2026-11-20T12:00:01Z","step":"kubernetes/init","phase":"install","inputs":"1","outcome":"failed","error":"it printed: log in with CorrectHorse1 or made-up-by-hook"}` + "\n",
+		"state/installer.yaml":                            "spec: {console: {version: 1.0.0, user: operator, backends: [{adminPassword: CorrectHorse1}]}}\n",
 		"state/preflight/20261120T120000Z.json":           `{"results":[]}`,
 		"log/install-20261120T120000Z.log":                "kubeadm join --token abcdef.0123456789abcdef\nthe end\n",
 		"log/long.log":                                    "password=" + strings.Repeat("anchor", 2<<20) + "\n" + strings.Repeat("many lines\n", 400000) + "last line\n",
@@ -107,12 +108,15 @@ func TestSupportBundleOfHalfInstalledNode(t *testing.T) {
 		}
 	}
 	for name, text := range files {
-		if strings.Contains(text, "anchor") {
+		if strings.Contains(text, "anchor") || strings.Contains(text, "CorrectHorse1") || strings.Contains(text, "made-up-by-hook") {
 			t.Errorf("%s has a secret in it:\n%.500s", name, text)
 		}
 	}
 	if _, there := files["host/files/etc/kubernetes/admin.conf"]; there {
 		t.Error("the administrator's keys are in the bundle")
+	}
+	if !strings.Contains(files["sealift/journal.json"], "log in with ***HIDDEN*** or ***HIDDEN***") {
+		t.Errorf("the journal is %s", files["sealift/journal.json"])
 	}
 	info, err := os.Stat(out)
 	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != summary.Size || summary.Files != len(files) {
