@@ -36,7 +36,7 @@ func (d *Redactor) withoutKnown(text []byte) []byte {
 	return text
 }
 
-var secretName = regexp.MustCompile(`(?i)` + secretWord + `$`)
+var secretName = regexp.MustCompile(`(?i)(?:` + secretWord + `|pass|licen[cs]e(?:[_-]?(?:key|data))?)$`)
 
 // IsSecretName reports whether the name of a value marks it as a secret: adminPassword, CERT_KEY.
 func IsSecretName(name string) bool { return secretName.MatchString(name) }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// secretKey matches the names of options with secrets.
-var secretKey = regexp.MustCompile(`(?i)pass(word|wd|phrase)?$|secret|token|credential|private.?key|access.?key|api.?key|cert.?key|htpasswd|licen[cs]e`)
+// secretKey matches more names of options than IsSecretName: those of which only a part is the name of a secret. Their values, such as the
+// name of a Secret, need not be masked everywhere.
+var secretKey = regexp.MustCompile(`(?i)secret|token|credential|private.?key|access.?key|api.?key|cert.?key|htpasswd|licen[cs]e`)
 
 // privateKey is the beginning of a key in PEM.
 const privateKey = "PRIVATE KEY-----"
@@ -18,7 +19,7 @@ func WithoutSecrets(value any, secret func(text string) bool) any {
 	case map[string]any:
 		kept := make(map[string]any, len(value))
 		for key, v := range value {
-			if !secretKey.MatchString(key) {
+			if !IsSecretName(key) && !secretKey.MatchString(key) {
 				if v = WithoutSecrets(v, secret); v != nil {
 					kept[key] = v
 				}

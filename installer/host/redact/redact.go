@@ -20,7 +20,7 @@ const maxKeyLines = 200
 
 // secretWord matches the end of a secret's name.
 const secretWord = `(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|access[_-]?key[_-]?id|private[_-]?key|secret[_-]?key|` +
-	`encryption[_-]?key|key-data|cert[_-]?key|certificate[_-]?key|credential|authorization|cookie|password[_-]?(?:hash|bcrypt)|[_-]pass|[_-]pwd|psk)s?`
+	`encryption[_-]?key|key-data|cert[_-]?key|certificate[_-]?key|credential|authorization|cookie|password[_-]?(?:hash|bcrypt)|[_-]pass|(?-i:[a-z]Pass)|[_-]pwd|psk)s?`
 
 // secretRoots are parts of a secret's name, in lower case.
 func secretRoots() []string {
@@ -66,6 +66,8 @@ func lineRules() []rule {
 		named(`(?i)((?:^|\s)-{1,2}[\w-]*`+secretWord+`[ =]\s*)(?:`+quoted+`|'[^']*')`, `$1`+Mask),
 		named(`(?i)((?:^|\s)-{1,2}[\w-]*`+secretWord+`[ =])\s*[^\s-]\S*`, `$1`+Mask),
 		named(`(?i)\b(pass=)[^\s,;&"']+`, `$1`+Mask),
+		named(`(?i)("pass"\s*:\s*)`+quoted, `$1"`+Mask+`"`, `"pass"`),
+		named(`(?i)(\\+"pass\\+"\s*:\s*\\+")[^"]*?(\\*")`, `$1`+Mask+`$2`, `\"pass`),
 		named(`(?i)((?:^|\blogin\s+\S+)\s*\bpassword\s+)[^\s:=]\S*(\s*)$`, `$1`+Mask+`$2`), // of a .netrc
 		other(`(?i)((?:^|[\s{,"'])_?auth\\*["']?\s*[:=]\s*\\*["']?)[A-Za-z0-9+/=_-]{8,}`, `$1`+Mask, "auth"),
 		other(`(\s(?:-u|--user|--proxy-user)[ =]["']?[^\s:"']+:)[^\s"']+`, `$1`+Mask, "-u", "-user"),

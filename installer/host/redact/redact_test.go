@@ -82,6 +82,8 @@ func TestNoPartOfSecretRemains(t *testing.T) {
 		"# AGE-SECRET-KEY-1PEARL0QQQQ", "key is age-secret-key-1PEARL0123456789 here", "AGE-SECRET-KEY-PQ-1PEARL0123456789",
 		"openssl enc -aes-256-cbc -k PEARL -in a", "/usr/bin/openssl enc -d -K PEARL -iv 00", `openssl enc -salt -k "a PEARL"`, "openssl rsa -passin pass:PEARL -in a -passout pass:PEARL",
 		"vault login s.PEARL0123456789abcdefABC", "X-Vault: hvs.CAESPEARL", "hvb.PEARL0123456789abcdef", "s.PEARL0123456789abcdefABC.Nsp01",
+		"smtpPass: PEARLpearl", `"dbPass":"PEARL"`, "userPass=PEARL", "--smtpPass PEARL", "console:\n  smtpPass: |\n    PEARL\n", `- name: dbPass` + "\n  value: PEARL",
+		`{"pass": "a\"b PEARL", "x": 1}`, `{"x": "{\"pass\":\"PEARL\"}"}`,
 		"- name: DB_PASSWORD\n  # c\n  value: PEARL", "- name: TOKEN\n  value: |\n    PEARL\n",
 	} {
 		got := masked(t, text+"\n")
@@ -103,7 +105,7 @@ func TestOtherTextIsNotMasked(t *testing.T) {
 		"certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n")) + "\n",
 		"Nov 20 12:00:00 node kubelet[1]: E1120 failed to pull: dial tcp 10.0.0.1:5000: connection refused\n",
 		"http://registry:5000/pause@sha256:0a https://ship@10.0.0.1/x\n",
-		"      - pass:\n          message: enough memory\n",
+		"      - pass:\n          message: enough memory\n", `[{"pass": {"message": "enough memory"}}, {"pass": true}]` + "\n", "bypass: 10.0.0.0/8\ncompass: north\n",
 		"volumes:\n- name: tls\n  secret:\n    secretName: tls\n    defaultMode: 420\n",
 		"authorization:\n  mode: Webhook\nPWD=/root\n", "clientAuth: no\n--client-cert-auth=true\n",
 		"2026-11-20T12:00:00.123456Z container 1f3a.2b\n",

@@ -55,10 +55,25 @@ func TestKnownSecretsAreMaskedAnywhere(t *testing.T) {
 func TestNamesOfSecrets(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"adminPassword": true, "CERT_KEY": true, "authToken": true, "secretAccessKey": true, "KOTSADM_PASSWORD": true,
-		"version": false, "serviceCIDR": false, "keyboard": false, "passwordLength": false} {
+		"smtpPass": true, "dbpass": true, "pass": true, "PGPASS": true, "license": true, "licenceKey": true,
+		"secretName": false, "tokenTTL": false, "passed": false, "version": false, "serviceCIDR": false, "keyboard": false, "passwordLength": false} {
 		if redact.IsSecretName(name) != want {
 			t.Errorf("%s: %t", name, !want)
 		}
+	}
+}
+
+// TestNamesOfSecretsAreOneSet has names by which values are masked: they are left out of what leaves a node, too.
+func TestNamesOfSecretsAreOneSet(t *testing.T) {
+	options := map[string]any{"secretName": "tls", "licenseServer": "a", "version": "1"}
+	for _, name := range []string{"pass", "smtpPass", "license", "vpnPsk", "encryptionKey", "sessionCookie", "db_pwd", "client-key-data", "authorization"} {
+		options[name] = "PEARL"
+		if !redact.IsSecretName(name) {
+			t.Errorf("%s is no secret", name)
+		}
+	}
+	if kept := redact.WithoutSecrets(options, nil).(map[string]any); len(kept) != 1 || kept["version"] != "1" {
+		t.Errorf("kept %v", kept)
 	}
 }
 
