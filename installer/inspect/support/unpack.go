@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sealift/sealift/installer/host/files"
 	"github.com/sealift/sealift/internal/compression"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -92,6 +93,6 @@ func (c *collection) unpack() error {
 			_ = in.Close()
 		}
 		c.failed(below, err)
-		return os.Remove(name)
+		return files.Remove(name)
 	})
 }
