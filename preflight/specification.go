@@ -32,6 +32,8 @@ type Specification struct {
 	// Values means that only single values in the YAML are templates. The structure is then fixed: no template can add or rename a
 	// field.
 	Values bool
+	// Others are more kinds of documents, which are passed on as they are: only sealift-preflight knows what they have.
+	Others []string
 }
 
 // Node describes the host to templates (kURL §8.2).
@@ -124,9 +126,13 @@ func (s Specification) head(root *yaml.Node) error {
 	if strictyaml.Child(root, "apiVersion") == nil {
 		put(root, "apiVersion", scalar("troubleshoot.sh/v1beta2"))
 	}
-	if kind := strictyaml.Child(root, "kind"); kind == nil {
+	kind := strictyaml.Child(root, "kind")
+	switch {
+	case kind == nil:
 		put(root, "kind", scalar(s.Kind))
-	} else if kind.Value != s.Kind {
+	case slices.Contains(s.Others, kind.Value):
+		return nil
+	case kind.Value != s.Kind:
 		return fmt.Errorf("%s of %s: its kind is %s", s.Kind, s.Name, kind.Value)
 	}
 	put(root, "metadata", &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{scalar("name"), scalar(s.Name)}})

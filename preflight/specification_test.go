@@ -127,6 +127,16 @@ spec:
 	}
 }
 
+// TestOtherDocumentsArePassedOn has what a file for Troubleshoot may have beside a SupportBundle, or instead of one.
+func TestOtherDocumentsArePassedOn(t *testing.T) {
+	const others = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: of-a-site\n---\napiVersion: troubleshoot.sh/v1beta2\nkind: Redactor\nspec: {}\n"
+	s := preflight.Specification{Name: "x", Kind: preflight.SupportBundle, Text: []byte(others + "---\nkind: SupportBundle\n"), Others: []string{"Secret", "Redactor"}}
+	out, err := s.Render(preflight.Node{}, installer(t, someSpec))
+	if want := others + "---\nkind: SupportBundle\napiVersion: troubleshoot.sh/v1beta2\nmetadata:\n  name: x\n"; err != nil || string(out) != want {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, out, want)
+	}
+}
+
 func TestInvalidSpecificationsAreRefused(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a template that does not parse":   {"{{kurl if }}", "missing value for if"},

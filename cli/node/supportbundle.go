@@ -28,7 +28,8 @@ func (a commands) supportBundleCommand() *cobra.Command {
 		Short: "Collect diagnostic data of this node in an archive",
 		Long: `Collect diagnostic data about this node in one archive for a support engineer: the journal and the logs of installs,
 the state of the host and its services, the logs of pods, and what the add-ons' troubleshoot.yaml request. With --spec,
-it also collects what a SupportBundle of Troubleshoot requests; read such a file first, as it may run programs.
+it also collects what a SupportBundle of Troubleshoot requests, and applies the Redactors in the file; read such a file
+first, as it may run programs.
 
 The command works on a half-installed node and without an API server. It masks keys, tokens and passwords. Even so,
 review the archive before you send it. The command sends nothing itself.`,

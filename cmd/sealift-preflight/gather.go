@@ -17,6 +17,7 @@ import (
 	"github.com/replicatedhq/troubleshoot/pkg/apis/troubleshoot/v1beta2"
 	"github.com/replicatedhq/troubleshoot/pkg/collect"
 	"github.com/replicatedhq/troubleshoot/pkg/constants"
+	"github.com/replicatedhq/troubleshoot/pkg/loader"
 	"github.com/replicatedhq/troubleshoot/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,13 +29,13 @@ import (
 // requestTime bounds each request to the cluster: on a node that needs support, the API server may not answer.
 const requestTime = 30 * time.Second
 
-// gather collects into dir what the specifications name, analyzes it, and redacts every file in dir, including older ones. A
-// failed collector leaves a file in collector-errors. afterCollection is ignored: it would upload the bundle.
-func gather(ctx context.Context, dir, kubeconfig string, specs []v1beta2.SupportBundle) ([]preflight.Result, error) {
+// gather collects into dir what the specifications name, analyzes it, and redacts every file in dir, including older ones, also by
+// their Redactors. A failed collector leaves a file in collector-errors. afterCollection is ignored: it would upload the bundle.
+func gather(ctx context.Context, dir, kubeconfig string, kinds *loader.TroubleshootKinds) ([]preflight.Result, error) {
 	if dir == "" {
 		return nil, errors.New("collect needs --dir")
 	}
-	g := gathering{ctx: ctx, dir: dir}
+	g, specs := gathering{ctx: ctx, dir: dir}, kinds.SupportBundlesV1Beta2
 	g.host(specs)
 	if kubeconfig != "" {
 		g.cluster(kubeconfig, specs)
@@ -42,7 +43,7 @@ func gather(ctx context.Context, dir, kubeconfig string, specs []v1beta2.Support
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := g.redact(); err != nil {
+	if err := g.redact(kinds.RedactorsV1Beta2); err != nil {
 		return nil, fmt.Errorf("redact what was collected: %w", err)
 	}
 	if err := g.version(); err != nil {
@@ -149,8 +150,12 @@ func (g gathering) failed(title string, failure error) {
 	}
 }
 
-// redact puts every regular file through Troubleshoot's redactors.
-func (g gathering) redact() error {
+// redact puts every regular file through Troubleshoot's redactors, and these.
+func (g gathering) redact(redactors []v1beta2.Redactor) error {
+	var own []*v1beta2.Redact
+	for _, r := range redactors {
+		own = append(own, r.Spec.Redactors...)
+	}
 	files := collect.NewResult()
 	err := filepath.WalkDir(g.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -163,7 +168,7 @@ func (g gathering) redact() error {
 	if err != nil {
 		return err
 	}
-	return collect.RedactResult(g.dir, files, nil)
+	return collect.RedactResult(g.dir, files, own)
 }
 
 // version writes the file by which Troubleshoot's own tools know the top of a bundle.

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if args[0] == "check" {
 		found, err = check(ctx, specs.HostPreflightsV1Beta2)
 	} else {
-		found, err = gather(ctx, dir, kubeconfig, specs.SupportBundlesV1Beta2)
+		found, err = gather(ctx, dir, kubeconfig, specs)
 	}
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	}
 	specs := make([][]byte, len(o.Specs))
 	for i, s := range o.Specs {
-		if specs[i], err = s.render(); err != nil {
+		if specs[i], err = s.render("Secret", "ConfigMap", "Redactor"); err != nil {
 			return summary, err
 		}
 	}
@@ -115,9 +115,9 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	return c.summary, nil
 }
 
-// render returns the text without templates.
-func (s Spec) render() ([]byte, error) {
-	return preflight.Specification{Name: s.Name, Kind: preflight.SupportBundle, Text: s.Text}.Render(preflight.Node{}, &spec.Installer{})
+// render returns the text without templates. It may have documents of other kinds, too.
+func (s Spec) render(others ...string) ([]byte, error) {
+	return preflight.Specification{Name: s.Name, Kind: preflight.SupportBundle, Text: s.Text, Others: others}.Render(preflight.Node{}, &spec.Installer{})
 }
 
 // collection is a support bundle on its way.

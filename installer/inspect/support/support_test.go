@@ -151,6 +151,7 @@ func TestSupportBundleWithSpecs(t *testing.T) {
 	for _, c := range []struct{ program, text, want string }{
 		{program, "kind: [", "application.yaml"},
 		{program, "kind: Deployment\n", "application.yaml"},
+		{program, "apiVersion: v1\nkind: Secret\nstringData: {support-bundle-spec: \"\"}\n---\nkind: Redactor\n", "lacks what application.yaml names"},
 		{"", "kind: SupportBundle\nspec: {}\n", "this node has no sealift-preflight"},
 		{program, "kind: SupportBundle\nspec: {}\n", "lacks what application.yaml names"},
 	} {
