@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,14 +17,29 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/internal/diskspace"
 )
 
 const (
 	podLogs = "/var/log/pods"
 	// dockerLogs is docker's folder for the targets of the pods' log links.
 	dockerLogs = "/var/lib/docker/containers"
-	maxTree    = 200 // collected files of a folder, the newest
+	maxTree    = 200     // collected files of a folder, the newest
+	maxLogs    = 1 << 30 // bytes of logs, which are not compressed before all are collected
 )
+
+// found is a file of logs.
+type found struct {
+	folder, path string // below the root, and below the folder
+	time         time.Time
+}
+
+// newestFirst sorts files.
+func newestFirst(all []found) {
+	slices.SortFunc(all, func(a, b found) int {
+		return cmp.Or(b.time.Compare(a.time), strings.Compare(a.folder, b.folder), strings.Compare(a.path, b.path))
+	})
+}
 
 // podLogs collects the logs of containers, which exist when no API server answers.
 func (c *collection) podLogs(dir string) {
@@ -35,18 +51,13 @@ func (c *collection) podLogs(dir string) {
 	defer root.Close()
 	pods, err := fs.ReadDir(root.FS(), ".")
 	c.failed(dir, err)
+	var all []found
 	for _, pod := range pods {
-		if !pod.IsDir() {
-			continue
+		if pod.IsDir() {
+			all = append(all, c.find(root, pod.Name())...)
 		}
-		logs, err := root.OpenRoot(pod.Name())
-		if err != nil {
-			c.failed(filepath.Join(dir, pod.Name()), err)
-			continue
-		}
-		c.newest("pods/"+pod.Name(), logs)
-		_ = logs.Close()
 	}
+	c.newest("pods", root, all)
 }
 
 // tree collects the newest files below a folder of the host.
@@ -57,32 +68,65 @@ func (c *collection) tree(into, dir string) {
 		return
 	}
 	defer root.Close()
-	c.newest(into, root)
+	c.newest(into, root, c.find(root, "."))
 }
 
-// newest collects the newest files of an open folder. Pods may write to the folder of logs while this runs, so each file is
-// opened below the folder, and the checks are made on the open file.
-func (c *collection) newest(into string, root *os.Root) {
-	type found struct {
-		path string
-		time time.Time
+// find lists the newest files of a folder. Pods may write to the folder of logs while this runs, so each file is opened below the
+// folder, and the checks are made on the open file.
+func (c *collection) find(root *os.Root, name string) (all []found) {
+	shown := filepath.Join(root.Name(), name)
+	folder, err := root.OpenRoot(name)
+	if err != nil {
+		c.failed(shown, err)
+		return nil
 	}
-	var all []found
-	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+	defer folder.Close()
+	err = fs.WalkDir(folder.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		if f, info, err := openLog(root, name); err == nil {
-			all = append(all, found{name, info.ModTime()})
+		if f, info, err := openLog(folder, path); err == nil {
+			all = append(all, found{name, path, info.ModTime()})
 			return f.Close()
 		}
 		return nil
 	})
-	c.failed(root.Name(), err)
-	slices.SortFunc(all, func(a, b found) int { return cmp.Or(b.time.Compare(a.time), strings.Compare(a.path, b.path)) })
-	for _, one := range all[:min(len(all), maxTree)] {
-		c.failed(filepath.Join(root.Name(), one.path), c.end(path.Join(into, one.path), root, one.path))
+	c.failed(shown, err)
+	newestFirst(all)
+	if older := len(all) - maxTree; older > 0 {
+		c.failed(shown, fmt.Errorf("%d older files are left out", older))
+		all = all[:maxTree]
 	}
+	return all
+}
+
+// newest collects these files, the newest of all folders first, as long as there is room.
+func (c *collection) newest(into string, root *os.Root, all []found) {
+	newestFirst(all)
+	left := map[string]int{}
+	for _, one := range all {
+		folder, err := root.OpenRoot(one.folder)
+		if err == nil {
+			err = c.end(path.Join(into, one.folder, one.path), folder, one.path)
+			_ = folder.Close()
+		}
+		if errors.Is(err, errNoRoom) {
+			left[one.folder]++
+			continue
+		}
+		c.failed(filepath.Join(root.Name(), one.folder, one.path), err)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(left)) {
+		c.failed(filepath.Join(root.Name(), folder), fmt.Errorf("%d older files are left out: %w", left[folder], errNoRoom))
+	}
+}
+
+var errNoRoom = errors.New("the logs of a bundle may take 1 GiB, and a quarter of what the disk has left")
+
+// logRoom is how many bytes of logs a folder has room for.
+func logRoom(dir string) (int64, error) {
+	space, err := diskspace.Of(dir)
+	return int64(min(maxLogs, space.Bytes/4)), err
 }
 
 // openLog opens a regular file of a folder. It may be a link, but only to a file of the folder or to a log of docker's.
@@ -129,6 +173,10 @@ func (c *collection) end(into string, root *os.Root, name string) error {
 	if packed {
 		into = unpackedName(into)
 	}
+	if min(size, maxFile) > c.room {
+		return errNoRoom
+	}
+	c.room -= min(size, maxFile)
 	over := size - maxFile
 	switch {
 	case over <= 0:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +19,7 @@ import (
 // collected runs a part of a collection and returns what it added to the bundle.
 func collected(t *testing.T, work func(*collection)) string {
 	t.Helper()
-	c := &collection{Options: Options{Log: slog.New(slog.DiscardHandler)}, dir: t.TempDir(), redactor: redact.New()}
+	c := &collection{Options: Options{Log: slog.New(slog.DiscardHandler)}, dir: t.TempDir(), room: maxLogs, redactor: redact.New()}
 	work(c)
 	var all strings.Builder
 	err := filepath.WalkDir(c.dir, func(name string, entry os.DirEntry, err error) error {
@@ -109,6 +110,30 @@ func TestCompressedLogsAreMasked(t *testing.T) {
 		errs = c.summary.Errors
 	})
 	check(got, errs, "0.log.20260101-120000", "old.unpacked")
+}
+
+// TestNewestLogsAreCollectedWithinRoom has more logs than a small disk has room for.
+func TestNewestLogsAreCollectedWithinRoom(t *testing.T) {
+	dir := t.TempDir()
+	for n, name := range []string{"a/0.log", "b/0.log", "a/1.log", "b/1.log", "b/2.log"} { // the newest first
+		name = filepath.Join(dir, name)
+		at := time.Now().Add(-time.Duration(n) * time.Hour)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("ten bytes\n"), 0o600), os.Chtimes(name, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var errs []string
+	got := collected(t, func(c *collection) {
+		c.room = 25
+		c.podLogs(dir)
+		errs = c.summary.Errors
+	})
+	if got != "0.log: ten bytes\n0.log: ten bytes\n" {
+		t.Errorf("collected %q", got)
+	}
+	if len(errs) != 2 || !strings.HasPrefix(errs[0], dir+"/a: 1 older files are left out") || !strings.HasPrefix(errs[1], dir+"/b: 2 older files are left out") {
+		t.Errorf("errors %q", errs)
+	}
 }
 
 // TestSwappedLogsAreOmitted uses a pod that makes a link of its log while logs are collected.

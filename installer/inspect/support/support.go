@@ -25,6 +25,7 @@ import (
 	"github.com/sealift/sealift/installer/host/redact"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -78,15 +79,15 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	if err != nil {
 		return summary, err
 	}
-	dir, err := files.MkdirTemp(beside, ".support-bundle-")
-	if errors.Is(err, files.ErrUnsafe) { // such as the home of who calls sudo
-		dir, err = files.MkdirTemp("/var/tmp", "sealift-support-bundle-")
-	}
+	folder, err := o.workFolder(beside)
 	if err != nil {
 		return summary, fmt.Errorf("make room beside %s: %w", name, err)
 	}
-	defer func() { err = errors.Join(err, files.RemoveAll(dir)) }()
-	c := &collection{Options: o, dir: dir, redactor: redact.New(), summary: Summary{File: name, Errors: []string{}, Results: []preflight.Result{}}}
+	defer func() { err = errors.Join(err, folder.Remove()) }()
+	c := &collection{Options: o, dir: folder.Path, redactor: redact.New(), summary: Summary{File: name, Errors: []string{}, Results: []preflight.Result{}}}
+	if c.room, err = logRoom(c.dir); err != nil {
+		return summary, err
+	}
 	c.sealift()
 	c.files()
 	c.api = c.answers(ctx)
@@ -115,6 +116,23 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	return c.summary, nil
 }
 
+// workFolder makes a folder for what is collected. It removes those of runs that were killed.
+func (o Options) workFolder(beside string) (*atomicfile.Folder, error) {
+	pattern := ".support-bundle-*"
+	folder, err := files.TempFolder(beside, pattern)
+	if errors.Is(err, files.ErrUnsafe) { // such as the home of who calls sudo
+		beside, pattern = "/var/tmp", "sealift-support-bundle-*"
+		folder, err = files.TempFolder(beside, pattern)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Sweep(beside, pattern); err != nil {
+		o.Log.Warn("not removed", "what", "earlier collections in "+beside, "error", err)
+	}
+	return folder, nil
+}
+
 // render returns the text without templates. It may have documents of other kinds, too.
 func (s Spec) render(others ...string) ([]byte, error) {
 	return preflight.Specification{Name: s.Name, Kind: preflight.SupportBundle, Text: s.Text, Others: others}.Render(preflight.Node{}, &spec.Installer{})
@@ -126,7 +144,8 @@ type collection struct {
 	dir      string
 	redactor *redact.Redactor
 	summary  Summary
-	api      bool // whether the cluster's API answers
+	room     int64 // bytes of logs that may still be collected
+	api      bool  // whether the cluster's API answers
 }
 
 // failed records a failed collection. A missing part of a host is not an error.

@@ -86,6 +86,9 @@ func halfInstalled(t *testing.T) support.Options {
 
 func TestSupportBundleOfHalfInstalledNode(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "support.tar.gz")
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(out), ".support-bundle-123", "pods"), 0o700); err != nil { // of a killed run
+		t.Fatal(err)
+	}
 	summary, err := support.Write(t.Context(), out, halfInstalled(t))
 	if err != nil {
 		t.Fatal(err)
