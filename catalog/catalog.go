@@ -155,7 +155,7 @@ var unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
 // Unstable reports whether a version is one that no pattern stands for, such as 1.37.0-rc.1.
 func Unstable(version string) bool { return unstable.MatchString(version) }
 
-// NewestFirst compares versions for a list of which the first is what latest stands for: newest first, and unstable ones last.
+// NewestFirst sorts versions: the newest is first, and unstable ones are last. So latest stands for the first one.
 func NewestFirst(a, b string) int {
 	switch {
 	case Unstable(a) == Unstable(b):

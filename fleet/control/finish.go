@@ -42,7 +42,7 @@ func (c *controllers) finishOne(ctx context.Context, req reconcile.Request) (rec
 	if seconds == nil || complete == nil || complete.Status != metav1.ConditionTrue || !work.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	if complete.ObservedGeneration != work.Generation { // it was the content of before
+	if complete.ObservedGeneration != work.Generation { // its former content was complete
 		return reconcile.Result{}, nil
 	}
 	left := complete.LastTransitionTime.Add(time.Duration(*seconds) * time.Second).Sub(c.now())

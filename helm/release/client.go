@@ -64,7 +64,7 @@ type Config struct {
 	// OfferAge is how long an answer about the cluster's version and kinds is used: others install kinds, and upgrade the cluster.
 	// Default 1 minute.
 	OfferAge time.Duration
-	// Answer is how long one request may take. Watches may take any time. Default is no limit.
+	// Answer bounds one request, but not watches. 0 is no bound.
 	Answer time.Duration
 }
 

@@ -54,7 +54,7 @@ func UploadCertificates(ctx context.Context, client kubernetes.Interface, versio
 }
 
 // certificateKey returns the key with which the certificates are sealed now, or a new one if nobody has that. It is in no file: each
-// control plane makes it of the CA's key and of a salt, which is no secret.
+// control plane derives it from the CA's key and a salt. The salt may be public.
 func certificateKey(ctx context.Context, client kubernetes.Interface, ca []byte) (salt, key string, err error) {
 	derive := func() string {
 		mac := hmac.New(sha256.New, ca) // 32 bytes for AES-256, as in kubeadm

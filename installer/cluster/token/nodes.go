@@ -45,7 +45,7 @@ type Use struct {
 type Joined struct {
 	First time.Time `json:"first"`
 	Times int       `json:"times"` // how many certificates it got
-	// Key is the one of which a token that renews gives a certificate: a digest. Who sees the token later has another key.
+	// Key is the digest of the public key for which a token that renews gave its certificate. It gives none for another key.
 	Key string `json:"key,omitempty"`
 }
 

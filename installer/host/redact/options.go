@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// secretKey matches more names of options than IsSecretName: those of which only a part is the name of a secret. Their values, such as the
+// secretKey matches names of options that IsSecretName does not: only a part of them is the name of a secret. Their values, such as the
 // name of a Secret, need not be masked everywhere.
 var secretKey = regexp.MustCompile(`(?i)secret|token|credential|private.?key|access.?key|api.?key|cert.?key|htpasswd|licen[cs]e`)
 
