@@ -42,6 +42,8 @@ func newPlanHost(t *testing.T) *planHost {
 	for _, folder := range append(slices.Collect(maps.Values(mounted())), "work", "tmp", "usr-local/bin", "etc/kubernetes/manifests") {
 		h.made(os.MkdirAll(filepath.Join(h.dir, folder), 0o755))
 	}
+	// dpkg knows itself here: a host whose dpkg does not is one of rpm's, whose queries write next to its database.
+	h.write("var-lib/dpkg/status", "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21.22\nMaintainer: nobody\nDescription: packages\n")
 	for _, name := range []string{"os-release", "passwd", "group", "hosts", "resolv.conf", "nsswitch.conf"} {
 		text, err := os.ReadFile(filepath.Join("/etc", name))
 		if !errors.Is(err, fs.ErrNotExist) {
