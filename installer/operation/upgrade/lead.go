@@ -61,9 +61,24 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 	r := &run{Cluster: c, Options: o, Nodes: site.Nodes(o.Say)}
 	r.work = &hands{run: r, in: in, sealift: sealift.SHA256}
 	r.plan(site.Records(), State{Upgrade: id, Whole: in.WholeUpgrade(), From: in.From(), To: in.Version(), Changes: in.Changes(), KeepPods: c.podsStay(in)})
-	return site.Lead(ctx, r.led, func(holder string) {
+	if err := site.Lead(ctx, r.led, func(holder string) {
 		o.Say("another upgrade, or a renewal of certificates, is at work: waiting for it to end (its lease names " + holder + ")")
-	}, func(lifecycle.Event) {})
+	}, func(lifecycle.Event) {}); err != nil {
+		return err
+	}
+	if nodes, err := c.view.Nodes(ctx); err == nil { // the upgrade has ended, whatever this answers
+		tellOlder(nodes, in.Version(), o.Say)
+	}
+	return nil
+}
+
+// tellOlder names the nodes that joined with an earlier version while the run began.
+func tellOlder(nodes []cluster.Node, to string, say func(string)) {
+	for _, n := range nodes {
+		if isOlder(n.Version, to) {
+			say(fmt.Sprintf("node %s has joined with Kubernetes %s meanwhile: the next run of this command upgrades it", n.Name, strings.TrimPrefix(n.Version, "v")))
+		}
+	}
 }
 
 // plan plans an upgrade. A recorded upgrade may replace it when the run begins.
@@ -122,7 +137,8 @@ func (r *run) stages() []operation.Stage {
 	}
 }
 
-// takesPart selects the nodes that the cluster had when the command began. A later one has joined with the new versions.
+// takesPart selects the nodes that the cluster had when the command began. A later one has joined with the new versions, or is left to the
+// next run: see tellOlder.
 func (r *run) takesPart(n cluster.Node) bool {
 	return slices.ContainsFunc(r.nodes, func(one cluster.Node) bool { return one.Name == n.Name })
 }

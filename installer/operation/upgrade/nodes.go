@@ -68,7 +68,7 @@ func (h *hands) do(ctx context.Context, name string, operation intent.Operation)
 
 // drain lets pods leave a node, unless they stay.
 func (h *hands) drain(ctx context.Context, name string) error {
-	if h.state.KeepPods {
+	if h.state.KeepPods || slices.ContainsFunc(h.nodes, func(n cluster.Node) bool { return n.Name == name && unchanged(n, h.state.Changes, h.state.To) }) {
 		return nil
 	}
 	if err := leader.RetryDuringOutage(ctx, func(ctx context.Context) error { return h.view.Cordon(ctx, name, h.id) }); err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/operation"
 	"github.com/sealift/sealift/internal/plaintext"
@@ -44,7 +46,7 @@ func (c *Cluster) Plan(in *install.Install) Plan {
 		if n.ControlPlane() {
 			role = "control plane"
 		}
-		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: !stay})
+		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: !stay && !unchanged(n, p.Changes, p.To)})
 	}
 	return p
 }
@@ -60,7 +62,19 @@ func (c *Cluster) unsigned() (names []string) {
 }
 
 // Empty reports whether nothing has to be done.
-func (p Plan) Empty() bool { return len(p.Changes) == 0 && len(p.Agents) == 0 && !p.Resumes }
+func (p Plan) Empty() bool {
+	return len(p.Changes) == 0 && len(p.Agents) == 0 && !p.Resumes && !slices.ContainsFunc(p.Nodes, func(n PlannedNode) bool { return isOlder(n.Version, p.To) })
+}
+
+// isOlder reports that a node runs an earlier version than the bundle has. One that joins while an upgrade begins may have the version before.
+func isOlder(version, to string) bool {
+	return version != "" && catalog.CompareVersions(strings.TrimPrefix(version, "v"), to) < 0
+}
+
+// unchanged reports that a node has what the upgrade brings: that is then for other nodes, which joined while an earlier run began.
+func unchanged(n cluster.Node, changes []install.Change, to string) bool {
+	return len(changes) == 0 && n.Version == "v"+to
+}
 
 // String writes the plan for people.
 func (p Plan) String() string {
