@@ -82,7 +82,9 @@ func (a commands) printUndo(u *upgrade.Undo) {
 	for _, name := range u.Nodes {
 		fmt.Fprintf(a.Out, "  node %s goes back first\n", name)
 	}
-	if together := u.ControlPlanes(); len(together) > 0 {
+	if u.Restored {
+		fmt.Fprintln(a.Out, "  the data and files of this node are back already, and nothing is lost again; what Sealift knows about it goes back")
+	} else if together := u.ControlPlanes(); len(together) > 0 {
 		fmt.Fprintf(a.Out, "  control planes go back together, each with its own copies and the same snapshot: %s\n", strings.Join(together, ", "))
 	} else if u.Away != "" {
 		fmt.Fprintf(a.Out, "  the API does not answer, and no other node runs the new version: %s\n", u.Away)

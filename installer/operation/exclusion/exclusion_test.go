@@ -74,6 +74,18 @@ func (p place) order(stage undo.Stage) {
 	}
 }
 
+// restored has an only control plane that was killed after its data were back.
+func (p place) restored() {
+	p.t.Helper()
+	set, err := undo.Store{Root: p.host.Root, Rootfs: p.host.Rootfs}.Keep("fedcba9876543210", "1.35.4", time.Now())
+	if err == nil {
+		err = set.MarkRestored()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // journal writes records, the last of which is the newest.
 func (p place) journal(records ...lifecycle.Record) {
 	p.t.Helper()
@@ -142,6 +154,7 @@ const matrix = `
                               Upgrade Undo CAs Keys LoadBalancer Images Readdress FollowAddress JoinControlPlane Restore Renew
 upgrade                       =       -    x   x    x            -      x         -             x                -       -
 undo                          x       =    x   x    x            x      x         x             x                x       -
+undo-of-this-host             x       =    x   x    x            x      x         x             x                x       -
 CAs-on-this-host              x       x    =   x    x            -      x         x             x                -       -
 CAs-on-another-host           x       x    =   x    x            -      x         x             x                -       -
 keys                          x       -    x   =    x            -      x         -             -                -       -
@@ -172,9 +185,10 @@ func TestUnfinishedOperationsExcludeConflictingOnes(t *testing.T) {
 		write func(place)
 		next  string // the refusal has it
 	}{
-		"upgrade":          {func(p place) { p.upgrade("nodes", "/var/lib/snapshot") }, "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on host-1"},
-		"undo":             {func(p place) { p.order(undo.Committed) }, "run 'sealift upgrade undo' on host-1"},
-		"CAs-on-this-host": {place.rotation, "sealift certs rotate-ca"},
+		"upgrade":           {func(p place) { p.upgrade("nodes", "/var/lib/snapshot") }, "run 'sealift upgrade' with the same bundle again, or 'sealift upgrade undo', on host-1"},
+		"undo":              {func(p place) { p.order(undo.Committed) }, "run 'sealift upgrade undo' on host-1"},
+		"undo-of-this-host": {place.restored, "sealift upgrade undo"},
+		"CAs-on-this-host":  {place.rotation, "sealift certs rotate-ca"},
 		"CAs-on-another-host": {func(p place) {
 			p.record("sealift-rotation", "", map[string]string{"id": "20260101", "leader": "host-3"})
 		}, "run 'sealift certs rotate-ca' on host-3"},

@@ -47,13 +47,19 @@ func (h Host) Find(ctx context.Context, client kubernetes.Interface) (all []Half
 	return all, nil
 }
 
-// undo finds the order of an undo that can no longer be stopped.
+// undo finds the order of an undo that can no longer be stopped, or an only control plane whose data are back.
 func (h Host) undo() (*HalfDone, error) {
-	_, o, ok, err := undo.Store{Root: cmp.Or(h.Root, node.DefaultRoot)}.Ordered()
-	if err != nil || !ok || o.Stage == undo.Prepared {
+	set, o, ok, err := undo.Store{Root: cmp.Or(h.Root, node.DefaultRoot)}.Ordered()
+	if err != nil || ok && o.Stage == undo.Prepared {
 		return nil, err
 	}
-	return &HalfDone{Undo, "the control planes are going back to where they were before an upgrade", record.ResumeUndo(o.Leader)}, nil
+	if ok {
+		return &HalfDone{Undo, "the control planes are going back to where they were before an upgrade", record.ResumeUndo(o.Leader)}, nil
+	}
+	if restored, err := set.IsRestored(); err != nil || !restored {
+		return nil, err
+	}
+	return &HalfDone{Undo, "this control plane is going back to where it was before an upgrade", "'" + hostpath.Sudo("upgrade undo") + "'"}, nil
 }
 
 // authorities finds a rotation of CAs that this host knows of.

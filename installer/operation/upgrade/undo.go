@@ -40,6 +40,8 @@ type Undo struct {
 	// Nodes are the workers that are undone first. Away says why they could not be listed; "" if they could.
 	Nodes []string
 	Away  string
+	// Restored means that an earlier run has taken this only control plane back, and was killed before its end. Nothing is lost again.
+	Restored bool
 
 	own     string   // this node
 	cluster *Cluster // nil while the API is unreachable
@@ -55,6 +57,9 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 	}
 	o, ordered, err := u.Set.Order()
 	if err != nil {
+		return nil, err
+	}
+	if u.Restored, err = u.Set.IsRestored(); err != nil {
 		return nil, err
 	}
 	if ordered && o.Leader != name {
@@ -78,6 +83,10 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 			err = errors.Join(err, u.Close())
 		}
 	}()
+	if u.Restored {
+		u.Nodes, u.Lost = nil, restore.Lost{Created: []string{}, Changed: []string{}, Deleted: []string{}}
+		return u, nil
+	}
 	u.Lost = u.revert.Restore.Lost
 	if u.order != nil {
 		return u, nil
@@ -237,10 +246,10 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 		if err := u.lead(ctx, observe, say); err != nil {
 			return err
 		}
-	} else if err := u.workers(ctx, say); err != nil {
-		return err
-	} else if err := u.revert.Restore.Run(ctx, observe); err != nil {
-		return err
+	} else if !u.Restored {
+		if err := u.alone(ctx, observe, say); err != nil {
+			return err
+		}
 	}
 	if err := forget(ctx, u.Set.From); err != nil {
 		return err
@@ -250,6 +259,17 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 		return err
 	}
 	return u.Set.Remove()
+}
+
+// alone takes back a cluster with one control plane.
+func (u *Undo) alone(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
+	if err := u.workers(ctx, say); err != nil {
+		return err
+	}
+	if err := u.revert.Restore.Run(ctx, observe); err != nil {
+		return err
+	}
+	return u.Set.MarkRestored()
 }
 
 // workers undoes the workers, in sequence.

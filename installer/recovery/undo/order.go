@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -147,6 +148,26 @@ func (s Set) DropOrder() error {
 }
 
 func (s Set) order() string { return filepath.Join(s.dir, orderName) }
+
+const restoredName = "restored"
+
+// MarkRestored notes that an only control plane has its data and files of before again: Sealift's own state is restored next. An order
+// says that of several ones.
+func (s Set) MarkRestored() error {
+	return files.WriteMode(filepath.Join(s.dir, restoredName), 0o600, []byte("the data are back\n"))
+}
+
+// IsRestored reports whether that was noted.
+func (s Set) IsRestored() (bool, error) {
+	if s.dir == "" { // it is none
+		return false, nil
+	}
+	_, err := os.Stat(filepath.Join(s.dir, restoredName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // Ordered finds the set of an order, with the order. ok is false if there is no order.
 func (s Store) Ordered() (set Set, o JointUndo, ok bool, err error) {

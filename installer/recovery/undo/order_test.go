@@ -116,6 +116,32 @@ func TestOtherWorkWaitsForCommittedUndo(t *testing.T) {
 	wait(false)
 }
 
+// TestUndoKnowsThatDataAreBack notes it beside a set, until the set is removed.
+func TestUndoKnowsThatDataAreBack(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for range 2 { // another set of the same upgrade knows nothing of it
+		set, err := h.Keep("fedcba9876543210", "1.35.4", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []bool{false, true} {
+			if got, err := set.IsRestored(); got != want || err != nil {
+				t.Errorf("restored: %t, %v, want %t", got, err, want)
+			}
+			if err := set.MarkRestored(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := set.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := (undo.Set{}).IsRestored(); got || err != nil {
+		t.Errorf("no set is restored: %t, %v", got, err)
+	}
+}
+
 // TestProgramIsRestoredLast keeps the program that began an undo until Sealift's own state is restored.
 func TestProgramIsRestoredLast(t *testing.T) {
 	t.Parallel()
