@@ -66,7 +66,7 @@ func (p Plan) Empty() bool {
 	return len(p.Changes) == 0 && len(p.Agents) == 0 && !p.Resumes && !slices.ContainsFunc(p.Nodes, func(n PlannedNode) bool { return isOlder(n.Version, p.To) })
 }
 
-// isOlder reports that a node runs an earlier version than the bundle has. One that joins while an upgrade begins may have the version before.
+// isOlder reports that a node runs an earlier version than the bundle has, such as one that joined while an upgrade began.
 func isOlder(version, to string) bool {
 	return version != "" && catalog.CompareVersions(strings.TrimPrefix(version, "v"), to) < 0
 }

@@ -206,8 +206,10 @@ func workersToUndo(nodes []cluster.Node, set undo.Set, last State, reports map[s
 func changed(last State, name string, r intent.Report, set undo.Set) bool {
 	of := last.Nodes[name]
 	switch {
-	case of == nil, r.Upgrade == set.Upgrade && r.Operation == intent.Undo && r.State == intent.Done:
+	case of == nil:
 		return false
+	case r.Upgrade == set.Upgrade && r.Operation == intent.Undo: // its stage is gone since the undo began with it
+		return r.State != intent.Done
 	case r.Upgrade == last.Upgrade && (r.Operation == intent.Upgrade || r.Operation == intent.Kubelet):
 		return true
 	}
@@ -282,16 +284,17 @@ func (u *Undo) workers(ctx context.Context, say func(string)) error {
 	return nil
 }
 
+// worker undoes one worker. The upgrade's record changes first: if the command were killed when the worker is back, no later run would
+// know that.
 func (u *Undo) worker(ctx context.Context, say func(string), name string) error {
-	err := leader.Of(u.cluster.view).Ask(ctx, say, name, intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade})
-	if err != nil {
+	records := operation.RecordsOf(func() (kubernetes.Interface, error) { return u.cluster.admin.Client, nil })
+	if err := records.Change(ctx, func(all record.All) error { return beginsAgain(all, u.Set, name) }); err != nil {
 		return err
 	}
-	records := operation.RecordsOf(func() (kubernetes.Interface, error) { return u.cluster.admin.Client, nil })
-	return records.Change(ctx, func(all record.All) error { return beginsAgain(all, u.Set, name) })
+	return leader.Of(u.cluster.view).Ask(ctx, say, name, intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, UpgradeID: u.Set.Upgrade})
 }
 
-// beginsAgain has a worker that went back wait for the upgrade again, also if all nodes were done: until the control planes go back, the
+// beginsAgain has a worker that goes back wait for the upgrade again, also if all nodes were done: until the control planes go back, the
 // upgrade may go on instead. The record excludes no more than before.
 func beginsAgain(all record.All, set undo.Set, name string) error {
 	r := all.Of(record.Upgrade)

@@ -99,6 +99,9 @@ func TestUndoIncludesUpgradedWorkers(t *testing.T) {
 		"it has files only":              {was, &Node{Stage: Prepared}, prepared, false, false},
 		"it has gone back":               {was, &Node{Stage: Done}, back, false, false},
 		"it could not go back":           {was, &Node{Stage: Done}, told(whole, intent.Undo, intent.Failed), false, true},
+		"its stage is gone":              {was, &Node{}, told(whole, intent.Undo, intent.Failed), false, true},
+		"the undo was killed before it":  {was, &Node{}, told("stop", intent.Kubelet, intent.Done), false, true},
+		"it and its stage went back":     {was, &Node{}, back, false, false},
 		"it joined since":                {now, nil, intent.Report{}, false, true},
 		"another upgrade's State":        {was, &Node{Stage: Done}, prepared, true, false},
 	} {
