@@ -49,6 +49,9 @@ type Options struct {
 	PerClient, All int
 	// PerNetwork replaces PerClient for IPv6 networks, if all hosts of a site share one. 0 means PerClient.
 	PerNetwork int
+	// Reserved is a client whose share is its own: all others together have the rest, and nothing that it holds is ended for them. "" means
+	// none. Its share is at most half of All.
+	Reserved string
 	// Client returns the client of a connection. nil means by address, as Key does.
 	Client func(net.Conn) string
 	// Streams is the number of requests that one HTTP/2 connection may have at a time. 0 means 64.
@@ -116,6 +119,9 @@ func New(o Options) *Limiter {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil {
 		o.All = int(min(uint64(o.All), max(1, files.Cur/4)))
+	}
+	if o.Reserved != "" {
+		o.PerClient = min(o.PerClient, max(1, o.All/2))
 	}
 	size := int64(connectionSize)
 	if o.Forwarded != nil {

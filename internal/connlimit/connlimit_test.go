@@ -122,6 +122,36 @@ func TestIdleConnectionYieldsToAnyClient(t *testing.T) {
 	}
 }
 
+// TestReservedShareStays has clients that together take all that they can get, and one for which a share is reserved.
+func TestReservedShareStays(t *testing.T) {
+	l := newLedger(4, 8)
+	l.options.Reserved, l.idle = "root", time.Minute
+	holds := func(key string, want verdict) *hold {
+		t.Helper()
+		h, got := l.hold(t, key)
+		if got != want {
+			t.Errorf("%s: %v, want %v", key, got, want)
+		}
+		return h
+	}
+	for range 3 {
+		holds("root", granted).moved.Store(time.Now().Add(-time.Hour).UnixNano())
+	}
+	for n := range 4 {
+		holds(strconv.Itoa(n), granted)
+	}
+	holds("new", denied)
+	last := holds("root", granted)
+	if len(l.ended) != 0 || l.held != 8 {
+		t.Errorf("%d holds were ended, %d are held", len(l.ended), l.held)
+	}
+	l.release(last)
+	holds("new", denied)
+	if o := New(Options{PerClient: 1 << 20, All: 64, Reserved: "root"}); o.client > o.all/2 {
+		t.Errorf("%d of %d are reserved", o.client, o.all)
+	}
+}
+
 // served is a server on loopback that answers as its handler does.
 func served(t *testing.T, o Options, h http.HandlerFunc) (l *Limiter, s *httptest.Server) {
 	t.Helper()

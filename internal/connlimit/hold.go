@@ -1,9 +1,7 @@
 package connlimit
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -109,7 +107,7 @@ func (l *Limiter) makeRoom(c *client, size int64) bool {
 		}
 		l.evict(h)
 	}
-	for l.held+size > l.all {
+	for !l.fits(c, size) {
 		h := l.victim(c.held + size)
 		if h == nil || l.ending > l.maxEnding {
 			return false
@@ -119,11 +117,30 @@ func (l *Limiter) makeRoom(c *client, size int64) bool {
 	return true
 }
 
+// fits reports whether all clients together may hold size more bytes for one of them. What is reserved for a client is not for others.
+func (l *Limiter) fits(c *client, size int64) bool {
+	held, all := l.held, l.all
+	if l.options.Reserved != "" && !l.reserved(c) {
+		all -= l.client
+		if own := l.clients[l.options.Reserved]; own != nil {
+			held -= own.held
+		}
+	}
+	return held+size <= all
+}
+
+func (l *Limiter) reserved(c *client) bool { return l.options.Reserved != "" && c.key == l.options.Reserved }
+
 // victim returns the hold to end for a client that needs some bytes: one of the largest client, if that holds more, or else an
 // idle one.
 func (l *Limiter) victim(held int64) *hold {
 	var most *client
+	var others []*client
 	for _, c := range l.clients {
+		if l.reserved(c) {
+			continue
+		}
+		others = append(others, c)
 		if c.bound > 0 && (most == nil || c.held > most.held) {
 			most = c
 		}
@@ -131,7 +148,7 @@ func (l *Limiter) victim(held int64) *hold {
 	if most != nil && most.held > held {
 		return stalest(most)
 	}
-	return l.idleHold(&l.busyUntil, slices.Collect(maps.Values(l.clients))...)
+	return l.idleHold(&l.busyUntil, others...)
 }
 
 // idleHold returns the least recently used hold, if it is idle for long enough. Until busyUntil, there can be none: so a flood
@@ -199,7 +216,7 @@ func (l *Limiter) grow(h *hold, more int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := h.client
-	if c == nil || c.bound > 0 && c.held+more > c.bound || l.held+more > l.all {
+	if c == nil || c.bound > 0 && c.held+more > c.bound || !l.fits(c, more) {
 		l.stats.Refused++
 		return false
 	}

@@ -201,15 +201,15 @@ func (p Prober) Status(ctx context.Context, address string) (int, error) {
 	return response.StatusCode, err
 }
 
-// maxPerUser is how many connections one user of the node may have, unless the Balancer says otherwise. All together may have twice as
-// many.
+// maxPerUser is how many connections one user of the node may have, unless the Balancer says otherwise. All others together may have as
+// many as root, whose share they cannot use: kubelet and kube-proxy run as root.
 const maxPerUser = 1024
 
 // Serve passes the listener's connections on until ctx ends.
 func (b *Balancer) Serve(ctx context.Context, l net.Listener) error {
 	// connections wait for events of the API, so none is idle
 	perUser := cmp.Or(b.PerUser, maxPerUser)
-	l = connlimit.New(connlimit.Options{PerClient: perUser, All: 2 * perUser, Client: userOf, Idle: -1, Log: b.Log}).Listener(l)
+	l = connlimit.New(connlimit.Options{PerClient: perUser, All: 2 * perUser, Client: userOf, Reserved: root, Idle: -1, Log: b.Log}).Listener(l)
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	for {

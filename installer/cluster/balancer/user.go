@@ -14,6 +14,9 @@ import (
 // unknownUser is the client of connections whose user the kernel does not report.
 const unknownUser = "unknown user"
 
+// root is the user as userOf names it.
+const root = "user 0"
+
 // userOf returns the user of the node who opened a connection to this listener on loopback, where all users have one address.
 func userOf(conn net.Conn) string {
 	theirs, err := netip.ParseAddrPort(conn.RemoteAddr().String())
