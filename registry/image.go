@@ -24,6 +24,7 @@ type image struct {
 	files           map[digest.Digest]string // paths of its layers in the archive, instead of a layout
 	made            map[digest.Digest][]byte // manifest and configuration that no file has
 	there           map[digest.Digest]bool   // manifests of the index that the registry's tag leads to, for an archive that lacks some
+	led             string                   // digest that the registry's tag leads to, if that is a part of this image or all of it
 	attached        string                   // digest of what it is attached to, if it is a signature, an SBOM or an attestation
 }
 

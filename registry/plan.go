@@ -202,9 +202,14 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		return fmt.Errorf("ask for %s: %w", out.Target, err)
 	}
 	if err == nil {
-		if complete, err := p.compare(ctx, repo, &i, there, &out); err != nil {
+		complete, err := p.compare(ctx, repo, &i, there, &out)
+		if err != nil {
 			return err
-		} else if complete {
+		}
+		if out.State == Missing {
+			p.images[n].led = there.Digest.String()
+		}
+		if complete {
 			return p.has(ctx, i, path)
 		}
 		p.images[n].there = i.there

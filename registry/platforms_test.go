@@ -90,6 +90,30 @@ func TestPlatformsOfSeveralBundlesStayUnderOneTag(t *testing.T) {
 	}
 }
 
+// TestPruneLeavesTagThatPushExtends has one platform of an image that somebody else has pushed, and brings another one.
+func TestPruneLeavesTagThatPushExtends(t *testing.T) {
+	host := realregistry.Start(t)
+	amd, arm := platformImage(t, "amd64", layer(t, 1)), platformImage(t, "arm64", layer(t, 2))
+	theirs, err := name.ParseReference(host + "/mirror/registry.k8s.io/app:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(theirs, arm); err != nil {
+		t.Fatal(err)
+	}
+	o := recorded(t, host)
+	a := content(t, map[string]v1.ImageIndex{"registry.k8s.io/app:v1": index(amd, arm)}, strings.TrimPrefix(digestOf(t, arm), "sha256:"))
+	if done, err := push(t.Context(), a, o); err != nil || done.Images[0].State != registry.Pushed {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if states := prune(t, withChart(t, "none", nil), o); len(states[registry.Removed]) > 0 {
+		t.Errorf("the tag counts as the push's: %v", states)
+	}
+	if got := listed(t, host, "registry.k8s.io/app:v1"); !got[digestOf(t, arm)] || !got[digestOf(t, amd)] {
+		t.Errorf("the tag has %v", got)
+	}
+}
+
 // TestLostManifestsArePushedAgain deletes a manifest below the index that a tag leads to.
 func TestLostManifestsArePushedAgain(t *testing.T) {
 	host := realregistry.Start(t)

@@ -166,6 +166,7 @@ func (p *Push) record(ctx context.Context) {
 		return
 	}
 	var brings []entry
+	led := make(map[string]string)
 	for n, i := range p.images {
 		if s := p.Images[n].State; s == Missing || s == Replaced {
 			e := entry{Kind: i.kind, Repository: i.repository, Name: i.target(), Digest: i.root.Digest.String(), Subject: i.attached}
@@ -174,7 +175,7 @@ func (p *Push) record(ctx context.Context) {
 					e.Reduced = reduced.Digest.String()
 				}
 			}
-			brings = append(brings, e)
+			brings, led[e.key()] = append(brings, e), i.led
 		}
 	}
 	if len(brings) == 0 {
@@ -182,10 +183,17 @@ func (p *Push) record(ctx context.Context) {
 	}
 	all, err := p.readPushed(ctx)
 	if err == nil {
+		before := maps.Clone(all)
 		for _, e := range brings {
+			if was, there := all[e.key()], led[e.key()]; there != "" && there != was.Digest && there != was.Reduced {
+				delete(all, e.key()) // it is somebody else's, and gets what it lacks
+				continue
+			}
 			all[e.key()] = e
 		}
-		err = p.writePushed(ctx, all)
+		if !maps.Equal(before, all) {
+			err = p.writePushed(ctx, all)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		p.options.Say(fmt.Sprintf("what this push sends is not recorded, and 'sealift push --prune' will leave it alone: %v", err))
