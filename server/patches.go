@@ -12,6 +12,13 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
+const (
+	// maxPatches is how many bytes of patches the spool keeps, besides those in use.
+	maxPatches = 10 << 30
+	// atPatches is how many requests at a time look for the patches of their bundles. One of them makes a patch.
+	atPatches = 4
+)
+
 // patching is the answer while patches are made. Clients try again.
 func patching() *Problem {
 	p := problem(http.StatusServiceUnavailable, "the server is making patches, which takes up to half a minute for each program; send the request again in a few seconds")
@@ -20,7 +27,7 @@ func patching() *Problem {
 }
 
 // makePatches makes the patches of a bundle that are not kept yet: of files of an earlier bundle, and in a lean bundle of similar files. As
-// compress, it goes on when the client leaves. It holds a slot while it reads the Installer only.
+// compress, it goes on when the client leaves. It holds a slot while it reads the Installer only, and has its own turn for the rest.
 func (p *plans) makePatches(ctx context.Context, from packages.Source, q planKey, key string, versions map[string]string) error {
 	if p.server.options.Patches == nil {
 		return problem(http.StatusNotFound, "this server makes no patches: it was started without --patch; request the bundle without patch")
@@ -31,6 +38,14 @@ func (p *plans) makePatches(ctx context.Context, from packages.Source, q planKey
 	ctx, cancel := context.WithTimeoutCause(ctx, makingTime, patching())
 	defer cancel()
 	_, err := share(ctx, &p.flight, "patch "+key, func() (bool, error) {
+		turn, err := p.patches.take(p.ctx, q.client, minText)
+		if err != nil {
+			return false, err
+		}
+		defer turn()
+		if err := p.server.options.Patches.Trim(maxPatches); err != nil {
+			p.server.log.Warn("patches that nobody uses were not removed", "error", err)
+		}
 		document := *q.document
 		done, err := p.server.slots.take(p.ctx, q.client, int64(len(document.text)))
 		if err != nil {

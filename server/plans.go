@@ -70,15 +70,16 @@ func (p *plan) size() int64 {
 
 // plans is a cache of plans. It is derived from the store, so every replica has its own.
 type plans struct {
-	server *Server
-	ctx    context.Context // for reads of cached plans
-	flight singleflight.Group
-	known  *lru[*plan]
+	server  *Server
+	ctx     context.Context // for reads of cached plans
+	flight  singleflight.Group
+	known   *lru[*plan]
+	patches *slots // limits how many requests look for patches
 }
 
 func newPlans(ctx context.Context, s *Server) *plans {
 	forget := func(p *plan) { _ = p.Close() } // opened for reading only; open readers are not affected
-	return &plans{server: s, ctx: ctx, known: newLRU(maxPlans, forget)}
+	return &plans{server: s, ctx: ctx, known: newLRU(maxPlans, forget), patches: newTurns(atPatches * minText)}
 }
 
 // get returns the plan of a bundle. It makes the plan if it is not in the cache.

@@ -64,6 +64,7 @@ func (m made) between(old, now content) bool {
 func (m *maker) spooled(ctx context.Context, old, now content) (spooled, error) {
 	name := m.spoolName(old, now)
 	if known, err := spool.Read[made](name); err == nil && known.between(old, now) {
+		used(name)
 		return spooled{known, name}, nil
 	}
 	if !m.spool.making.TryLock() {

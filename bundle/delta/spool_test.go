@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/delta"
@@ -125,6 +126,72 @@ func TestSetsShareMembers(t *testing.T) {
 		}
 	}
 	if err := last.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTrimRemovesUnusedPatches removes patches that were used long ago, while a set has them open.
+func TestTrimRemovesUnusedPatches(t *testing.T) {
+	folder := t.TempDir()
+	e := earlier(t, opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{packageOf(t, 0)}})))
+	e.Spool = delta.NewSpool(folder)
+	second := []*bundle.Archive{packageOf(t, 1)}
+	makePatches := func() *delta.Set {
+		t.Helper()
+		set, err := e.Make(t.Context(), second, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	trim := func(most int64, left int) []string {
+		t.Helper()
+		if err := e.Spool.Trim(most); err != nil {
+			t.Fatal(err)
+		}
+		names, err := filepath.Glob(filepath.Join(folder, "*.patch-1"))
+		if err != nil || len(names) != left {
+			t.Errorf("the spool has %q, %v, want %d", names, err, left)
+		}
+		all, err := filepath.Glob(filepath.Join(folder, "*"))
+		if err != nil || len(all) != 2*left {
+			t.Errorf("the folder has %q, %v", all, err)
+		}
+		return names
+	}
+	age := func(name string, by time.Duration) {
+		t.Helper()
+		if err := os.Chtimes(name, time.Time{}, time.Now().Add(-by)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sets := []*delta.Set{makePatches()}
+	names := trim(0, 2)
+	age(names[0], 2*time.Hour)
+	age(names[1], 2*time.Hour)
+	sets = append(sets, makePatches())
+	trim(0, 2)
+	age(names[0], 3*time.Hour)
+	age(names[1], 2*time.Hour)
+	if left := trim(sizeOf(t, names[1]), 1); !slices.Equal(left, names[1:]) {
+		t.Errorf("%q is left, and was not used for longer", left)
+	}
+	trim(0, 0)
+	for _, set := range sets {
+		for _, m := range set.Members {
+			r, err := m.Open()
+			if err == nil {
+				_, err = io.Copy(io.Discard, r)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := delta.NewSpool(filepath.Join(folder, "none")).Trim(0); err != nil {
 		t.Error(err)
 	}
 }

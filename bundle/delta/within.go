@@ -129,6 +129,7 @@ func (m *maker) pairs(ctx context.Context, list []candidate) (map[string]string,
 	name := filepath.Join(m.spool.dir, sha256hex.Of([]byte(key.String()))+pairsForm)
 	known := make(map[string]string)
 	if data, err := os.ReadFile(name); err == nil && json.Unmarshal(data, &known) == nil {
+		used(name)
 		return known, nil
 	}
 	if !m.spool.making.TryLock() {
