@@ -233,7 +233,7 @@ func (a commands) offCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "off",
 		Short:   "Switch the console of this control plane off",
-		Long:    "Stop the console, and remove its unit of systemd, its settings, and all login tokens and sessions. Its audit stays in " + service.Home{}.AuditFile() + ".",
+		Long:    "Stop the console, and remove its units of systemd, its settings, uploaded bundles, and all login tokens and sessions. Its audit stays in " + service.Home{}.AuditFile() + ".",
 		Example: "  sealift-console off --plan\n  sealift-console off",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -243,7 +243,10 @@ func (a commands) offCommand() *cobra.Command {
 			if err := home.CheckOn(); err != nil {
 				return err
 			}
-			text := "would stop the console, and end all its sessions"
+			if err := home.CheckOff(cmd.Context()); err != nil {
+				return err
+			}
+			text := "would stop the console, end all its sessions, and remove its units, settings, login tokens and uploaded bundles"
 			if !flags.plan {
 				text = "the console is off"
 				if err := home.Off(cmd.Context(), a.systemdOutput()); err != nil {

@@ -103,6 +103,18 @@ func TestCommandsReportStoppedConsole(t *testing.T) {
 	}
 }
 
+// TestPlanOfOffRemovesNothing names what goes, uploads too.
+func TestPlanOfOffRemovesNothing(t *testing.T) {
+	root := on(t)
+	code, out, said := run(t, "off", "--plan", "--root", root)
+	if code != app.ExitDone || !strings.Contains(out, "uploaded bundles") {
+		t.Errorf("%d %s %s", code, out, said)
+	}
+	if err := (service.Home{Root: root}).CheckOn(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSettingsAreTakenBack gives flags for files the empty value that takes an earlier setting back.
 func TestSettingsAreTakenBack(t *testing.T) {
 	root := on(t)

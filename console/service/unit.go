@@ -143,12 +143,19 @@ func (h Home) On(ctx context.Context, s Settings, program string, output io.Writ
 	})
 }
 
-// Off stops the console, and removes its unit, its settings, and all tokens and sessions. The audit stays.
+// CheckOff returns ErrWorking while a change runs that the console has started.
+func (Home) CheckOff(ctx context.Context) error {
+	works, err := isActive(ctx, slog.New(slog.DiscardHandler))
+	if err == nil && works {
+		err = ErrWorking
+	}
+	return err
+}
+
+// Off stops the console, and removes its units, its settings, its uploads, and all tokens and sessions. The audit stays.
 func (h Home) Off(ctx context.Context, output io.Writer) error {
-	if works, err := isActive(ctx, slog.New(slog.DiscardHandler)); err != nil {
+	if err := h.CheckOff(ctx); err != nil {
 		return err
-	} else if works {
-		return ErrWorking
 	}
 	return h.recorded(ctx, "console/off", func() error {
 		if _, err := os.Lstat(unitFile); err == nil {
