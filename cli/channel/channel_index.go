@@ -51,6 +51,9 @@ func (a commands) channelIndex(ctx context.Context, o channelIndexOptions) error
 	if o.store == "" {
 		return app.UsageError("--store is missing; see 'sealift channel index --help'")
 	}
+	if u, err := url.Parse(o.store); err == nil && u.Scheme == "oci" {
+		return app.UsageError("--store: channels read no packages of a container registry; publish them to a folder, s3:// or https:// as well, and index that")
+	}
 	packages, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
 	if err != nil {
 		return err

@@ -7,6 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestIndexOfRegistryIsRefused: no channel could read the packages that it would name.
+func TestIndexOfRegistryIsRefused(t *testing.T) {
+	for _, absolute := range []bool{false, true} {
+		err := commands{}.channelIndex(t.Context(), channelIndexOptions{store: "oci://registry.example/packages", absolute: absolute})
+		if err == nil || !strings.Contains(err.Error(), "channels read no packages of a container registry") {
+			t.Errorf("absolute %t: %v", absolute, err)
+		}
+	}
+}
+
 func TestFlagsOfKopsAreKnown(t *testing.T) {
 	for _, tt := range []struct{ args, rest, notes string }{
 		{"apply channel s3://b/a.yaml --v=4 --yes", "apply channel s3://b/a.yaml --yes", ""},
