@@ -55,6 +55,9 @@ func OpenImages(ctx context.Context, o AddOptions) (_ *Adding, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if err = runtime.CheckRunning(a.socket); err != nil {
+		return nil, err
+	}
 	if a.archive, err = openOurs(ctx, o); err != nil {
 		return nil, err
 	}

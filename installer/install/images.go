@@ -30,12 +30,16 @@ type ImageOptions struct {
 // hand, or before an add-on is tried. Existing images are left alone. Images that another bundle has a part of are read once before the first
 // is loaded, so that a wrong base changes nothing.
 func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
+	socket := cmp.Or(o.Socket, runtime.Socket)
+	if err := runtime.CheckRunning(socket); err != nil {
+		return runtime.Result{}, err
+	}
 	a, err := openTrusted(ctx, o)
 	if err != nil {
 		return runtime.Result{}, err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	return loadArchive(ctx, a, cmp.Or(o.Socket, runtime.Socket), false, o.Progress)
+	return loadArchive(ctx, a, socket, false, o.Progress)
 }
 
 // openTrusted opens an archive, and checks its signature and what it takes from another one.

@@ -46,6 +46,26 @@ func TestConnectReportsMissingRights(t *testing.T) {
 	}
 }
 
+// TestHostWithoutContainerdIsReportedAtOnce has no socket, and then one at which somebody listens.
+func TestHostWithoutContainerdIsReportedAtOnce(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "c.sock")
+	began := time.Now()
+	if _, err := runtime.ConnectRunning(t.Context(), socket); err == nil || !strings.Contains(err.Error(), "no containerd runs on this host: it has no "+socket) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("after %s", took)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := runtime.CheckRunning(socket); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConnectNamesSocketThatNobodyServes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -76,6 +77,23 @@ func Connect(ctx context.Context, socket string) (*Runtime, error) {
 		return nil, errors.Join(fmt.Errorf("containerd at %s does not serve; see 'systemctl status containerd'", socket), err, client.Close())
 	}
 	return r, nil
+}
+
+// ConnectRunning connects to a containerd that runs already. Connect waits for one that a step has just started; a person who runs a command
+// where there is none waits for nothing.
+func ConnectRunning(ctx context.Context, socket string) (*Runtime, error) {
+	if err := CheckRunning(socket); err != nil {
+		return nil, err
+	}
+	return Connect(ctx, socket)
+}
+
+// CheckRunning returns an error if there is no socket of containerd.
+func CheckRunning(socket string) error {
+	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no containerd runs on this host: it has no %s; see 'systemctl status containerd'", socket)
+	}
+	return nil
 }
 
 // dial waits until something listens at a socket. The client of containerd also waits where that cannot help.

@@ -46,7 +46,7 @@ type Node struct {
 
 // Images lists the images of the node. It needs root.
 func (n Node) Images(ctx context.Context) ([]Image, error) {
-	r, err := runtime.Connect(ctx, n.Socket)
+	r, err := runtime.ConnectRunning(ctx, n.Socket)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func unneeded(images []Image) []Image {
 
 // prune removes the images that nothing needs, and returns those that it has removed. Nothing else may change the node meanwhile.
 func (n Node) prune(ctx context.Context) (removed []Image, err error) {
-	r, err := runtime.Connect(ctx, n.Socket)
+	r, err := runtime.ConnectRunning(ctx, n.Socket)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (n Node) RemoveAdded(ctx context.Context, name string) (_ Image, err error)
 		return Image{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	r, err := runtime.Connect(ctx, n.Socket)
+	r, err := runtime.ConnectRunning(ctx, n.Socket)
 	if err != nil {
 		return Image{}, err
 	}
