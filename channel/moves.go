@@ -77,9 +77,9 @@ func (p *pass) objects(ctx context.Context, a *addOn) ([]*unstructured.Unstructu
 	}
 	last := make(map[kube.Ref]int, len(objs))
 	for i, obj := range objs {
-		ref := unversioned(kube.RefOf(obj))
+		ref := kube.RefOf(obj).Placed()
 		if before, twice := last[ref]; twice {
-			p.log.WarnContext(ctx, "a manifest names an object twice; the later one counts", "addon", a.Entry.Name, "object", ref.String())
+			p.log.WarnContext(ctx, "a manifest names an object twice; the later one counts", "addon", a.Entry.Name, "object", kube.RefOf(obj).String())
 			objs[before] = nil
 		}
 		last[ref] = i
@@ -117,10 +117,9 @@ func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) (names, 
 		}
 		a.names = make(map[kube.Ref]bool, 2*len(objs))
 		for _, obj := range objs {
-			named := unversioned(kube.RefOf(obj))
-			a.names[named] = true
-			named.Namespace = "" // of a kind without namespaces, whatever the manifest says
-			a.names[named] = true
+			for _, live := range kube.RefOf(obj).Live() {
+				a.names[live] = true
+			}
 		}
 	}
 	return a.names == nil || a.names[unversioned(ref)], a.names != nil

@@ -2,6 +2,8 @@ package channel
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/sealift/sealift/kube"
@@ -21,5 +23,28 @@ func TestUnreadManifestsDecideNothing(t *testing.T) {
 	}
 	if why := p.spare(t.Context(), p.addons[0], ref); why == "" {
 		t.Error("it is pruned")
+	}
+}
+
+// TestObjectIsKnownWithoutItsNamespace has a manifest that names one object with and without its namespace, and one that leaves it out.
+func TestObjectIsKnownWithoutItsNamespace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\ndata: {value: first}\n---\n" +
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: last}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: other}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names, other := Entry{Name: "names", Namespace: DefaultNamespace, Location: file}, Entry{Name: "other", Namespace: DefaultNamespace}
+	log := slog.New(slog.DiscardHandler)
+	p := newPass(&Cluster{log: log}, Source{Log: log}, Plan{Addons: []Decision{{Entry: names}, {Entry: other}}}, ApplyOptions{})
+	objs, err := p.objects(t.Context(), p.addons[0])
+	if err != nil || len(objs) != 2 || objs[0].GetNamespace() != "" || objs[1].GetNamespace() != "other" {
+		t.Errorf("%v, %v", objs, err)
+	}
+	for namespace, kept := range map[string]bool{"default": true, "other": true, "third": false} {
+		ref := kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: namespace, Name: "a"}
+		if why := p.spare(t.Context(), p.addons[1], ref); (why != "") != kept {
+			t.Errorf("%s: %q", namespace, why)
+		}
 	}
 }

@@ -28,11 +28,9 @@ func (e *Engine) Holders(ctx context.Context, objs []*unstructured.Unstructured)
 	for _, obj := range objs {
 		ref := RefOf(obj)
 		kinds[ref.groupKind()] = ref
-		named := ref.identity()
-		wanted[named] = named
-		live := named
-		live.Namespace = "" // of a kind without namespaces, whatever the manifest says
-		wanted[live] = named
+		for _, live := range ref.Live() {
+			wanted[live] = ref.identity()
+		}
 	}
 	holders := map[Ref]Set{}
 	for _, kind := range kinds {

@@ -49,14 +49,9 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o 
 	run := e.newRun(set, nil, ApplyOptions{PruneProtected: !o.Members, FailFast: true, Spare: o.Spare})
 	kept := map[Ref]bool{}
 	for _, obj := range o.Keep {
-		ref := RefOf(obj).identity()
-		kept[ref] = true
-		if ref.Namespace == "" {
-			ref.Namespace = metav1.NamespaceDefault
-		} else {
-			ref.Namespace = "" // of a kind without namespaces, whatever the manifest says
+		for _, live := range RefOf(obj).Live() {
+			kept[live] = true
 		}
-		kept[ref] = true
 	}
 	var errs []error
 	for _, match := range matches {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -49,6 +50,24 @@ func (r Ref) identity() Ref {
 	return r
 }
 
+// Placed tells the objects of a manifest apart, as Apply does: without the version, and in "default" if no namespace is named. For a kind
+// without namespaces, that is as good a name.
+func (r Ref) Placed() Ref {
+	r.Version, r.Namespace = "", cmp.Or(r.Namespace, metav1.NamespaceDefault)
+	return r
+}
+
+// Live are the names that an object of a manifest may have in the cluster, without its version: the manifest may leave "default" out, or
+// name a namespace for a kind that has none.
+func (r Ref) Live() []Ref {
+	if r.Namespace == "" {
+		return []Ref{r.identity(), r.Placed()}
+	}
+	bare := r.identity()
+	bare.Namespace = ""
+	return []Ref{r.identity(), bare}
+}
+
 func compareRefs(a, b Ref) int {
 	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -71,11 +90,11 @@ func checkObjects(objs []*unstructured.Unstructured) error {
 			errs = append(errs, fmt.Errorf("object %d (%s): metadata.name is required; generateName cannot be applied", i+1, ref.Kind))
 			continue
 		}
-		if first, twice := seen[ref.identity()]; twice {
+		if first, twice := seen[ref.Placed()]; twice {
 			errs = append(errs, fmt.Errorf("%s is listed twice, as object %d and object %d", ref, first, i+1))
 			continue
 		}
-		seen[ref.identity()] = i + 1
+		seen[ref.Placed()] = i + 1
 	}
 	return errors.Join(errs...)
 }

@@ -175,6 +175,24 @@ func contains(live, want any) bool {
 	return reflect.DeepEqual(live, want)
 }
 
+func TestObjectWithAndWithoutNamespaceIsTwice(t *testing.T) {
+	configMap := func(namespace string) *unstructured.Unstructured {
+		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		obj.SetName("a")
+		obj.SetNamespace(namespace)
+		return obj
+	}
+	for _, row := range []struct {
+		first, second string
+		twice         bool
+	}{{"", "default", true}, {"default", "", true}, {"", "", true}, {"", "other", false}, {"other", "default", false}} {
+		err := checkObjects([]*unstructured.Unstructured{configMap(row.first), configMap(row.second)})
+		if (err != nil) != row.twice || row.twice && !strings.Contains(err.Error(), "is listed twice, as object 1 and object 2") {
+			t.Errorf("%q and %q: %v", row.first, row.second, err)
+		}
+	}
+}
+
 func TestOnlyMembersAreASets(t *testing.T) {
 	set := Set{Name: "a", Namespace: "default"}
 	engine := New(&Cluster{}, Options{Manager: "kops", TakeOver: []string{clientSideApply}})
