@@ -16,6 +16,8 @@ type confined struct {
 	chart *chart.Chart
 	// execute executes all templates of the chart in a child process.
 	execute func(c *chart.Chart, top map[string]any) (map[string]string, error)
+	// more returns what the manifest gets besides the results of the templates. It may be nil.
+	more func(rendered map[string]string) (string, error)
 
 	had   []*common.File          // the chart's own list of templates
 	texts map[*common.File][]byte // of all charts
@@ -33,8 +35,8 @@ const (
 func confine(c *chart.Chart, execute func(*chart.Chart, map[string]any) (map[string]string, error)) *confined {
 	f := &confined{chart: c, execute: execute, had: c.Templates, texts: make(map[*common.File][]byte)}
 	depth := f.replace(c)
-	// Helm executes the templates in the deepest folder first
-	first := &common.File{Name: "templates/" + strings.Repeat("first/", depth+1) + "first", Data: []byte("{{ " + executeFunction + " . }}")}
+	// Helm executes the templates in the deepest folder first, and the manifest names the one that its definitions come from
+	first := &common.File{Name: "templates/" + strings.Repeat("first/", depth+1) + "crds", Data: []byte("{{ " + executeFunction + " . }}")}
 	c.Templates = append([]*common.File{first}, c.Templates...)
 	return f
 }
@@ -66,8 +68,12 @@ func (f *confined) functions() map[string]any {
 	return map[string]any{
 		executeFunction: func(top map[string]any) (string, error) {
 			f.restore()
-			f.files, f.err = f.execute(f.chart, top)
-			return "", f.err
+			if f.files, f.err = f.execute(f.chart, top); f.err != nil || f.more == nil {
+				return "", f.err
+			}
+			var text string
+			text, f.err = f.more(f.files)
+			return text, f.err
 		},
 		textFunction: func(name string) (string, error) {
 			text, found := f.files[name]

@@ -32,8 +32,11 @@ type Options struct {
 	DisableHooks             bool
 	DisableOpenAPIValidation bool
 	SkipCRDs                 bool // of the directory crds/
-	SubNotes                 bool // renders the notes of dependencies, too
-	TakeOwnership            bool // takes objects over that belong to another release, or to none
+	// IncludeCRDs puts crds/ into the manifest, so that an upgrade upgrades them and an uninstallation removes them. An upgrade without
+	// it does so with the definitions that the release has.
+	IncludeCRDs   bool
+	SubNotes      bool // renders the notes of dependencies, too
+	TakeOwnership bool // takes objects over that belong to another release, or to none
 
 	// Labels are kept with the release; List and Get return them. An upgrade keeps those that it does not set, and
 	// removes those that it sets to "null".
@@ -44,7 +47,6 @@ type Options struct {
 
 	// for an installation
 	CreateNamespace bool
-	IncludeCRDs     bool // puts crds/ into the manifest, so that an upgrade upgrades them and an uninstallation removes them
 
 	// for an upgrade
 	Force bool // replaces objects that it cannot change
@@ -98,6 +100,9 @@ func (c *Client) Install(ctx context.Context, name string, from Chart, values []
 		a.ServerSideApply = false // as Helm 3
 		a.ReleaseName, a.Namespace, a.Replace = name, c.namespace, true
 		o.install(ctx, a)
+		if o.IncludeCRDs {
+			s.cfg.KubeClient = owner{s.client, name, c.namespace}
+		}
 		return a.Run(loaded, values)
 	})
 }
@@ -117,6 +122,9 @@ func (c *Client) Upgrade(ctx context.Context, name string, to Chart, values []by
 	return c.run(ctx, "upgrade", name, to, values, func(s *session, loaded *chart.Chart, values map[string]any) (helmrelease.Releaser, error) {
 		if last, err := s.cfg.Releases.Last(name); err == nil && strings.HasPrefix(plain(last).Status, "pending-") {
 			return nil, ErrPending
+		}
+		s.confined.more = func(rendered map[string]string) (string, error) {
+			return s.definitions(name, loaded, o.IncludeCRDs, rendered)
 		}
 		a := action.NewUpgrade(s.cfg)
 		a.Namespace, a.MaxHistory = c.namespace, o.history()
@@ -180,7 +188,7 @@ func (c *Client) run(ctx context.Context, operation, name string, from Chart, va
 	f := confine(loaded, func(whole *chart.Chart, top map[string]any) (map[string]string, error) {
 		return engine.Templates(ctx, c.tenant, whole, top, helmengine.NewLookupFunction(c.within(ctx)))
 	})
-	s.cfg.CustomTemplateFuncs = f.functions()
+	s.confined, s.cfg.CustomTemplateFuncs = f, f.functions()
 	done, err := do(s, loaded, given)
 	if f.err != nil {
 		err = f.err

@@ -27,9 +27,10 @@ const grace = 10 * time.Second
 // session is the environment of one operation. Helm knows no contexts, so they are in the transports: once the operation's
 // context ends, every request fails, including running ones.
 type session struct {
-	cfg    *action.Configuration
-	client *kube.Client
-	cancel context.CancelFunc
+	cfg      *action.Configuration
+	client   *kube.Client
+	confined *confined // the chart of an installation or upgrade
+	cancel   context.CancelFunc
 }
 
 // begin starts a session. Records of releases can still be written for a moment after ctx has ended.
