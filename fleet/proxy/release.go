@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"time"
 
@@ -186,10 +187,16 @@ func (a *attempt) bounded(ctx context.Context) (context.Context, context.CancelF
 
 // unread reports a release that cannot be read. A cluster that refuses to answer exists; one that does not answer may not.
 func (a *attempt) unread(ctx context.Context, err error) error {
-	if answered := new(apierrors.StatusError); errors.As(err, &answered) {
+	if refused(err) {
 		return a.failed(ctx, readFails, err)
 	}
 	return a.unavailable(ctx, readFails, err)
+}
+
+// refused reports whether the cluster itself has refused a request. What stands before an API server that is away may answer, too.
+func refused(err error) bool {
+	answered := new(apierrors.StatusError)
+	return errors.As(err, &answered) && answered.ErrStatus.Code < http.StatusInternalServerError
 }
 
 func (a *attempt) foreign(ctx context.Context, t Target) error {

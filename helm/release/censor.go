@@ -11,6 +11,9 @@ import (
 	"strings"
 	"unicode"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sealift/sealift/internal/sandbox"
 )
 
@@ -34,6 +37,9 @@ func fail(ctx context.Context, operation, name string, err error, values map[str
 		return nil
 	}
 	f := &Failure{Operation: operation, Release: name, text: censor(err.Error(), values)}
+	if answer := new(apierrors.StatusError); errors.As(err, &answer) { // its message may quote values
+		f.cause = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: answer.ErrStatus.Reason, Code: answer.ErrStatus.Code}}
+	}
 	for _, known := range []error{ErrNotFound, ErrPending, sandbox.ErrLimit} {
 		if errors.Is(err, known) {
 			f.cause = known

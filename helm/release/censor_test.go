@@ -1,9 +1,25 @@
 package release
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
+
+// TestFailureTellsWhatClusterAnswered: callers branch on it, and it shows no values.
+func TestFailureTellsWhatClusterAnswered(t *testing.T) {
+	values := map[string]any{"password": "correct horse"}
+	err := fail(t.Context(), "read", "web", fmt.Errorf("query: %w", apierrors.NewUnauthorized("correct horse")), values)
+	if answer := new(apierrors.StatusError); !errors.As(err, &answer) || !apierrors.IsUnauthorized(err) || answer.ErrStatus.Code != 401 || answer.ErrStatus.Message != "" {
+		t.Errorf("got %#v", errors.Unwrap(err))
+	}
+	if err := fail(t.Context(), "read", "web", fmt.Errorf("query: %w", ErrNotFound), nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
 
 func TestErrorsMaskSecretsOnly(t *testing.T) {
 	for name, values := range map[string]map[string]any{
