@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/chartplan"
 )
 
 // TestClusterThatRefusesIsThere: a cluster that answers is available, and its release is not as it should be.
@@ -25,6 +27,57 @@ func TestClusterThatRefusesIsThere(t *testing.T) {
 			t.Errorf("%s: it succeeds", name)
 		}
 		a.wants(t, name, tt.available, tt.release, tt.observed)
+	}
+}
+
+// leaving is a Provider whose operations fail, and whose cluster answers differently from then on.
+type leaving struct {
+	answers
+	then error
+	left bool
+}
+
+func (l *leaving) Read(context.Context, Target) (chartplan.Installed, error) {
+	if l.left {
+		return l.has, l.then
+	}
+	return l.has, nil
+}
+
+func (l *leaving) Run(context.Context, Target, chartplan.Operation) (chartplan.Installed, error) {
+	l.left = true
+	return chartplan.Installed{}, errors.New("connection reset")
+}
+
+func (l *leaving) Remove(context.Context, Target) error {
+	l.left = true
+	return errors.New("connection reset")
+}
+
+// TestClusterThatGoesAwayHasNotFailed: a rollout continues without such a cluster, and stops after one whose release has failed.
+func TestClusterThatGoesAwayHasNotFailed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then               error
+		available, release string
+		observed           int64
+	}{
+		"it answers": {nil, "Available", "failed", 1},
+		"it refuses": {apierrors.NewUnauthorized("who are you?"), "Available", "failed", 1},
+		"it is away": {errors.New("no route"), "HelmReleaseGetFailed", "kept", 0},
+	} {
+		a := attemptOf(&leaving{then: tt.then})
+		if err := a.keep(t.Context()); err == nil {
+			t.Errorf("%s: it succeeds", name)
+		}
+		a.wants(t, name, tt.available, map[string]string{"failed": operationFails, "kept": preparing}[tt.release], tt.observed)
+
+		hrp := &caaph.HelmReleaseProxy{}
+		l := &leaving{then: tt.then, answers: answers{has: chartplan.Installed{Status: "deployed", Owner: chartplan.Owner(*hrp)}}}
+		a = attemptOf(l)
+		if err := a.remove(t.Context(), &chartplan.Cluster{}); err == nil {
+			t.Errorf("%s: the removal succeeds", name)
+		}
+		a.wants(t, name+", removed", tt.available, map[string]string{"failed": removalFails}[tt.release], tt.observed)
 	}
 }
 

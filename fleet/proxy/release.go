@@ -162,7 +162,7 @@ func (a *attempt) keep(ctx context.Context) error {
 	}
 	has, err = a.operate(ctx, t, has)
 	if err != nil {
-		return a.failed(ctx, operationFails, err)
+		return a.unsuccessful(ctx, t, operationFails, err)
 	}
 	return a.done(ctx, t, has)
 }
@@ -279,6 +279,15 @@ func (a *attempt) failed(ctx context.Context, reason string, err error) error {
 	return err
 }
 
+// unsuccessful reports an operation that failed. If the cluster has gone away meanwhile, the release has not failed: its state is unknown
+// until the cluster answers again.
+func (a *attempt) unsuccessful(ctx context.Context, t Target, reason string, err error) error {
+	if _, gone := a.read(ctx, t); gone != nil && !refused(gone) {
+		return a.unavailable(ctx, readFails, fmt.Errorf("%w; before: %w", gone, err))
+	}
+	return a.failed(ctx, reason, err)
+}
+
 // write writes conditions and their summary. The generation is observed when the release was brought to it, or could not
 // be.
 func (a *attempt) write(ctx context.Context, observed bool, list ...chartplan.Condition) error {
@@ -323,7 +332,7 @@ func (a *attempt) remove(ctx context.Context, found *chartplan.Cluster) error {
 		err := a.provider.Remove(bounded, t)
 		cancel()
 		if err != nil {
-			return a.failed(ctx, removalFails, err)
+			return a.unsuccessful(ctx, t, removalFails, err)
 		}
 	}
 	// others may also have finalizers on the object
