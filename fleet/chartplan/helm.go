@@ -97,7 +97,7 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 		return Install, nil
 	case strings.HasPrefix(has.Status, "pending-"):
 		return Recover, nil
-	case has.Status == "failed", !sameVersion(has.Version, version):
+	case has.Status == "failed", !SameVersion(has.Version, version):
 		return Upgrade, nil
 	case r.Spec.Options.TakeOwnership && !Owns(r, has) && r.Annotations[caaph.Installed] != "true":
 		// an upgrade records the new owner, once: two proxies that want the release do not fight
@@ -110,15 +110,22 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 	return Upgrade, nil
 }
 
-// sameVersion reports whether a chart matches a version. Repositories return the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so a release
+// SameVersion reports whether a chart matches a version. Repositories return the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so a release
 // of these needs no upgrade.
-func sameVersion(has, want string) bool {
+func SameVersion(has, want string) bool {
 	if has == want {
 		return true
 	}
 	had, err1 := semver.NewVersion(has)
 	wanted, err2 := semver.NewVersion(want)
 	return err1 == nil && err2 == nil && had.Equal(wanted) && (wanted.Metadata() == "" || had.Metadata() == wanted.Metadata())
+}
+
+// Exact returns the version of the chart, if the proxy names one and not a range. The chart may call itself otherwise.
+func Exact(r caaph.HelmReleaseProxy) (version string, exact bool) {
+	version, _, _ = strings.Cut(r.Spec.Version, "@")
+	_, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v"))
+	return version, err == nil
 }
 
 // sameValues reports whether an upgrade would not change the values of a release.

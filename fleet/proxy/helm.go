@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/Masterminds/semver/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/fleet/caaph"
@@ -55,10 +53,10 @@ func installed(r release.Release) (chartplan.Installed, error) {
 	}, err
 }
 
-// Version implements Provider. Only a range, and no version at all, need the repository.
-func (h *Helm) Version(ctx context.Context, t Target) (string, error) {
-	version, _, _ := strings.Cut(t.Proxy.Spec.Version, "@")
-	if _, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v")); err == nil {
+// Version implements Provider. A range, and no version at all, need the repository. So does a version that the release does not have: the
+// chart may have another one than its tag.
+func (h *Helm) Version(ctx context.Context, t Target, has string) (string, error) {
+	if version, exact := chartplan.Exact(*t.Proxy); exact && (has == "" || chartplan.SameVersion(has, version)) {
 		return version, nil
 	}
 	c, err := h.chart(ctx, t)

@@ -15,8 +15,9 @@ import (
 type Provider interface {
 	// Read returns the state of a release on a cluster. The zero value means that it is not installed.
 	Read(ctx context.Context, t Target) (chartplan.Installed, error)
-	// Version returns the version that a release should have. A proxy may name a range, or nothing.
-	Version(ctx context.Context, t Target) (string, error)
+	// Version returns the version that a release should have. A proxy may name a range, or nothing. A release that has a version may
+	// need no look at the chart.
+	Version(ctx context.Context, t Target, has string) (string, error)
 	// Run runs an operation, and returns the resulting state of the cluster. It may have something in spite of an error.
 	Run(ctx context.Context, t Target, o chartplan.Operation) (chartplan.Installed, error)
 	// Remove uninstalls a release, if there is one.

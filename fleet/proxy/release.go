@@ -209,7 +209,7 @@ func (a *attempt) needs(ctx context.Context, t Target, has chartplan.Installed) 
 	if chartplan.Once(*a.hrp) {
 		return chartplan.None, nil
 	}
-	version, err := a.provider.Version(ctx, t)
+	version, err := a.provider.Version(ctx, t, has.Version)
 	if err != nil {
 		return chartplan.None, err
 	}
@@ -223,6 +223,9 @@ func (a *attempt) needs(ctx context.Context, t Target, has chartplan.Installed) 
 // operate does what the release needs, if anything.
 func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed) (chartplan.Installed, error) {
 	do, err := a.needs(ctx, t, has)
+	if err == nil && do == chartplan.None && a.newVersion(has) {
+		do = chartplan.Upgrade
+	}
 	if err != nil || do == chartplan.None {
 		return has, err
 	}
@@ -235,6 +238,12 @@ func (a *attempt) operate(ctx context.Context, t Target, has chartplan.Installed
 	bounded, cancel := a.bounded(ctx)
 	defer cancel()
 	return a.provider.Run(bounded, t, do)
+}
+
+// newVersion reports whether the proxy may have got another version since, whose chart calls itself as the former one.
+func (a *attempt) newVersion(has chartplan.Installed) bool {
+	version, exact := chartplan.Exact(*a.hrp)
+	return exact && !chartplan.SameVersion(has.Version, version) && a.hrp.Status.ObservedGeneration != a.hrp.Generation && !chartplan.Once(*a.hrp)
 }
 
 // done records the state of the cluster. What the spec lacks goes first: it is a new generation.

@@ -33,7 +33,7 @@ func (h answers) Read(context.Context, Target) (chartplan.Installed, error) {
 	return h.has, nil
 }
 
-func (h answers) Version(_ context.Context, t Target) (string, error) {
+func (h answers) Version(_ context.Context, t Target, _ string) (string, error) {
 	return t.Proxy.Spec.Version, nil
 }
 
@@ -130,7 +130,7 @@ func (noChart) access(context.Context) (source.Access, string, error) {
 	return source.Access{}, "GetCredentialsFailed", errors.New("there is no Secret")
 }
 
-func (noChart) Version(context.Context, Target) (string, error) {
+func (noChart) Version(context.Context, Target, string) (string, error) {
 	return "", errors.New("no repository answers")
 }
 
