@@ -102,6 +102,9 @@ func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered,
 	if wanted := loaded.Metadata.KubeVersion; wanted != "" && !chartutil.IsCompatibleRange(wanted, kubeVersion) {
 		return helm.Rendered{}, fmt.Errorf("the chart requires Kubernetes %s, but charts are rendered for %s", wanted, kubeVersion)
 	}
+	if err := closeSchemas(loaded); err != nil {
+		return helm.Rendered{}, err
+	}
 	release := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
 	top, err := commonutil.ToRenderValues(loaded, values, release, capabilities)
 	if err != nil {

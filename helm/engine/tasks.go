@@ -177,6 +177,9 @@ func renderTemplates(w templatesWork, ask sandbox.Ask) (map[string]string, error
 	if parsed, err := common.ParseKubeVersion(capabilities.KubeVersion.Version); err == nil && w.Normalized {
 		capabilities.KubeVersion = *parsed
 	}
+	if err := closeSchemas(c); err != nil {
+		return nil, err
+	}
 	if err := commonutil.ValidateAgainstSchema(c, values); err != nil {
 		return nil, fmt.Errorf("values don't meet the specifications of the schema(s) in the following chart(s):\n%w", err)
 	}
