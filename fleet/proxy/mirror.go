@@ -29,7 +29,7 @@ func mirrorsID(mirrors []ocm.ImageMirror) string {
 // rewrite returns what makes the images of a chart's pods those that the cluster finds.
 func rewrite(mirrors []ocm.ImageMirror) func([]byte) ([]byte, error) {
 	return func(manifests []byte) ([]byte, error) {
-		objects, err := render.Decode(bytes.NewReader(manifests))
+		objects, err := render.DecodeRendered(bytes.NewReader(manifests))
 		if err != nil {
 			return nil, err
 		}

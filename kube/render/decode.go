@@ -26,16 +26,22 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) { return strict.d
 // counts, as for the API server. An object without a name, which the API server named, is left out.
 func DecodeApplied(r io.Reader) ([]*unstructured.Unstructured, error) { return lenient.decode(r) }
 
+// DecodeRendered reads the objects of a manifest that another tool is about to apply, such as Helm. It is like DecodeApplied, but keeps
+// objects without a name.
+func DecodeRendered(r io.Reader) ([]*unstructured.Unstructured, error) { return rendered.decode(r) }
+
 // decoder decodes objects.
 type decoder struct {
 	json func(yaml []byte) ([]byte, error)
 	skip bool // objects that cannot be named are left out
+	keep bool // objects that cannot be named are kept
 }
 
 var (
 	// strict refuses a key that is given twice. The server would see the last one only.
-	strict  = decoder{json: yaml.YAMLToJSONStrict}
-	lenient = decoder{json: yaml.YAMLToJSON, skip: true}
+	strict   = decoder{json: yaml.YAMLToJSONStrict}
+	lenient  = decoder{json: yaml.YAMLToJSON, skip: true}
+	rendered = decoder{json: yaml.YAMLToJSON, keep: true}
 )
 
 func (d decoder) decode(r io.Reader) ([]*unstructured.Unstructured, error) {
@@ -88,9 +94,10 @@ func (d decoder) splitList(obj *unstructured.Unstructured) ([]*unstructured.Unst
 		return nil, nil
 	}
 	if !obj.IsList() {
-		if err := checkShape(obj); err != nil && d.skip {
-			return nil, nil
-		} else if err != nil {
+		if err := checkShape(obj); err != nil && !d.keep {
+			if d.skip {
+				err = nil
+			}
 			return nil, err
 		}
 		return []*unstructured.Unstructured{obj}, nil

@@ -129,6 +129,9 @@ items:
 	if err != nil || strings.Join(names, " ") != "ConfigMap/last Secret/in-a-list" {
 		t.Errorf("%v, %v", names, err)
 	}
+	if objects, err := render.DecodeRendered(strings.NewReader(manifest)); err != nil || len(objects) < 4 {
+		t.Errorf("objects without a name are not kept: %v, %v", objects, err)
+	}
 	if _, err := render.DecodeApplied(strings.NewReader("{")); err == nil {
 		t.Error("a document that cannot be read is not an error")
 	}
