@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/sealift/sealift/internal/transfer"
 )
@@ -89,7 +91,8 @@ func get(ctx context.Context, client *http.Client, access Access, address string
 	return content, err
 }
 
-// credentials finds those of a host in a docker config file. Helper programs are never run.
+// credentials finds those of a host in a docker config file: those under its own name, or else those under its address with a path, such as
+// https://host/v1/. Helper programs are never run.
 func credentials(file []byte, host string) (authn.AuthConfig, error) {
 	if len(file) == 0 {
 		return authn.AuthConfig{}, nil
@@ -100,20 +103,44 @@ func credentials(file []byte, host string) (authn.AuthConfig, error) {
 	if err := json.Unmarshal(file, &config); err != nil {
 		return authn.AuthConfig{}, errors.New("the credentials are not a docker config file in JSON")
 	}
-	for key, found := range config.Auths {
-		name := strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-		if name, _, _ = strings.Cut(name, "/"); !strings.EqualFold(name, host) {
+	const none = 3
+	best, rank := "", none
+	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
+		at, path, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://"), "/")
+		if registry(at) != registry(host) {
 			continue
 		}
-		if found.Auth != "" && found.Username == "" {
-			decoded, err := base64.StdEncoding.DecodeString(found.Auth)
-			user, password, both := strings.Cut(string(decoded), ":")
-			if err != nil || !both {
-				return authn.AuthConfig{}, fmt.Errorf("the credentials of %s have an auth that is not base64 of user:password", key)
-			}
-			found.Username, found.Password, found.Auth = user, password, ""
+		this := 2
+		switch {
+		case key == host:
+			this = 0
+		case path == "":
+			this = 1
 		}
-		return found, nil
+		if this < rank {
+			best, rank = key, this
+		}
 	}
-	return authn.AuthConfig{}, nil
+	if rank == none {
+		return authn.AuthConfig{}, nil
+	}
+	found := config.Auths[best]
+	if found.Auth != "" && found.Username == "" {
+		decoded, err := base64.StdEncoding.DecodeString(found.Auth)
+		user, password, both := strings.Cut(string(decoded), ":")
+		if err != nil || !both {
+			return authn.AuthConfig{}, fmt.Errorf("the credentials of %s have an auth that is not base64 of user:password", best)
+		}
+		found.Username, found.Password, found.Auth = user, password, ""
+	}
+	return found, nil
+}
+
+// registry returns the one name of a registry. Docker Hub has several.
+func registry(host string) string {
+	host = strings.ToLower(host)
+	if host == "docker.io" || host == "registry-1.docker.io" {
+		return name.DefaultRegistry
+	}
+	return host
 }
