@@ -80,5 +80,11 @@ func eachImage(object map[string]any, rename func(string) string) {
 				c["image"] = rename(image)
 			}
 		}
+		for _, volume := range objects(pod["volumes"]) { // one may be made of an image
+			source, _ := volume["image"].(map[string]any)
+			if image, ok := source["reference"].(string); ok && image != "" {
+				source["reference"] = rename(image)
+			}
+		}
 	}
 }

@@ -216,7 +216,7 @@ resourceRequirements: [{containerID: "*:*:*", resources: {limits: {cpu: 1}}}, {c
 
 // TestNoPodKeepsPublicRegistry shows that no pod keeps a public registry (X-29).
 func TestNoPodKeepsPublicRegistry(t *testing.T) {
-	const pod = `{spec: {initContainers: [{name: a, image: docker.io/a}], containers: [{name: b, image: docker.io/b}]}}`
+	const pod = `{spec: {initContainers: [{name: a, image: docker.io/a}], containers: [{name: b, image: docker.io/b}], volumes: [{name: c, image: {reference: docker.io/c}}, {name: d, emptyDir: {}}]}}`
 	for kind, text := range map[string]string{
 		"Deployment": `spec: {template: ` + pod + `}`, "DaemonSet": `spec: {template: ` + pod + `}`, "StatefulSet": `spec: {template: ` + pod + `}`,
 		"ReplicaSet": `spec: {template: ` + pod + `}`, "Job": `spec: {template: ` + pod + `}`, "PodTemplate": `template: ` + pod,
@@ -228,7 +228,7 @@ func TestNoPodKeepsPublicRegistry(t *testing.T) {
 			t.Fatal(kind, err)
 		}
 		got, _ := json.Marshal(render(t, m, ocm.AddOnDeploymentConfigSpec{Registries: []ocm.ImageMirror{{Source: "docker.io", Mirror: "mirror"}}}))
-		if strings.Contains(string(got), "docker.io") || strings.Count(string(got), "mirror/") != 2 {
+		if strings.Contains(string(got), "docker.io") || strings.Count(string(got), "mirror/") != 3 {
 			t.Errorf("%s: %s", kind, got)
 		}
 	}
