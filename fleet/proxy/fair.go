@@ -20,10 +20,30 @@ type fair struct {
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	busy    map[string]int // workers by namespace
 	waiting map[string][]reconcile.Request
+	refused map[reconcile.Request]bool // found no worker, and the controller does not know yet
 }
 
 func newFair(r reconcile.Reconciler, most int) *fair {
-	return &fair{Reconciler: r, most: max(1, most), busy: make(map[string]int), waiting: make(map[string][]reconcile.Request)}
+	return &fair{
+		Reconciler: r, most: max(1, most), busy: make(map[string]int), waiting: make(map[string][]reconcile.Request), refused: make(map[reconcile.Request]bool),
+	}
+}
+
+// remembers is a rate limiter that keeps the failures of a request that found no worker: to the controller, it succeeds.
+type remembers struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	fair *fair
+}
+
+// Forget implements workqueue.TypedRateLimiter. The controller calls it after each request that succeeds.
+func (r remembers) Forget(q reconcile.Request) {
+	r.fair.mu.Lock()
+	refused := r.fair.refused[q]
+	delete(r.fair.refused, q)
+	r.fair.mu.Unlock()
+	if !refused {
+		r.TypedRateLimiter.Forget(q)
+	}
 }
 
 // freed enqueues waiting requests.
@@ -52,6 +72,7 @@ func (f *fair) begin(q reconcile.Request) bool {
 		f.busy[q.Namespace]++
 		return true
 	}
+	f.refused[q] = true
 	if !slices.Contains(f.waiting[q.Namespace], q) {
 		f.waiting[q.Namespace] = append(f.waiting[q.Namespace], q)
 	}

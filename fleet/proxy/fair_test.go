@@ -74,6 +74,46 @@ func TestNamespaceLeavesWorker(t *testing.T) {
 	}
 }
 
+// TestRequestWithoutWorkerKeepsItsFailures turns a request away that has failed twice. The controller forgets the failures of what succeeds.
+func TestRequestWithoutWorkerKeepsItsFailures(t *testing.T) {
+	begun, answer := make(chan struct{}), make(chan struct{})
+	f := newFair(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		begun <- struct{}{}
+		<-answer
+		return reconcile.Result{}, nil
+	}), 1)
+	limiter := remembers{workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute), f}
+	queue := workqueue.NewTypedRateLimitingQueue[reconcile.Request](limiter)
+	defer queue.ShutDown()
+	if err := f.freed().Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	long := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "one", Name: "long"}}
+	failing := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "one", Name: "failing"}}
+	limiter.When(failing)
+	limiter.When(failing)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = f.Reconcile(t.Context(), long)
+	}()
+	<-begun
+	if result, err := f.Reconcile(t.Context(), failing); err != nil || result != (reconcile.Result{}) {
+		t.Errorf("got %v, %v", result, err)
+	}
+	if queue.Forget(failing); limiter.NumRequeues(failing) != 2 {
+		t.Errorf("it has %d failures, and found no worker", limiter.NumRequeues(failing))
+	}
+	close(answer)
+	<-ended
+	if q, _ := queue.Get(); q != failing {
+		t.Errorf("the next one is %v", q)
+	}
+	if queue.Forget(failing); limiter.NumRequeues(failing) != 0 {
+		t.Error("a request that succeeds keeps its failures")
+	}
+}
+
 // silent is a Provider whose cluster stops answering.
 type silent struct {
 	answers

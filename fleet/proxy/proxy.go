@@ -85,6 +85,7 @@ func New(o Options) hub.Controller {
 		options := o.controller()
 		options.NeedLeaderElection = new(false)
 		fair := newFair(sharded, o.AtOnce-1)
+		options.RateLimiter = remembers{options.RateLimiter, fair}
 		releaseController, err := ctrl.NewControllerManagedBy(h).Named("helmreleaseproxy").
 			For(&caaph.HelmReleaseProxy{}, builder.WithPredicates(asked)).WatchesRawSource(gained).WatchesRawSource(fair.freed()).
 			WithOptions(options).Build(fair)
