@@ -128,8 +128,13 @@ func immutable(err error) bool {
 		return false
 	}
 	text := err.Error()
-	return strings.Contains(text, "immutable") || strings.Contains(text, "updates to statefulset spec") ||
-		strings.Contains(text, "may not be changed") || strings.Contains(text, "pod updates may not change")
+	return slices.ContainsFunc(refusals, func(words string) bool { return strings.Contains(text, words) })
+}
+
+// refusals are the words of API servers for a field that cannot change: of a Service, of roles' bindings, and of a StorageClass, among others.
+var refusals = []string{
+	"immutable", "may not be changed", "may not change once set", "updates to statefulset spec", "pod updates may not change", "cannot change roleRef",
+	"updates to parameters are forbidden", "updates to provisioner are forbidden", "updates to reclaimPolicy are forbidden",
 }
 
 // notFoundIsNamespace distinguishes a missing namespace from a missing kind: both are 404.

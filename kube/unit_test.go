@@ -18,7 +18,35 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+// TestFieldsThatCannotChangeAreRecognized has the words of Kubernetes, and refusals that recreating would not end.
+func TestFieldsThatCannotChangeAreRecognized(t *testing.T) {
+	refusal := func(e *field.Error) error {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Any"}, "a", field.ErrorList{e})
+	}
+	at := field.NewPath("spec")
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{refusal(field.Invalid(at, "x", "field is immutable")), true},
+		{refusal(field.Invalid(at.Child("clusterIPs").Index(0), "None", "may not change once set")), true},
+		{refusal(field.Invalid(at, "x", "cannot change roleRef")), true},
+		{refusal(field.Forbidden(at, "updates to parameters are forbidden.")), true},
+		{refusal(field.Forbidden(at, "updates to provisioner are forbidden.")), true},
+		{refusal(field.Forbidden(at, "updates to reclaimPolicy are forbidden.")), true},
+		{refusal(field.Forbidden(at, "updates to statefulset spec for fields other than 'replicas' are forbidden")), true},
+		{refusal(field.Invalid(at, "x", "must be a DNS label")), false},
+		{apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, "a", errors.New("attempting to grant extra privileges")), false},
+		{errors.New("cannot change roleRef"), false},
+	} {
+		if got := immutable(tt.err); got != tt.want {
+			t.Errorf("%v: got %v", tt.err, got)
+		}
+	}
+}
 
 func TestTransientErrorsAreRecognized(t *testing.T) {
 	configMaps := schema.GroupResource{Resource: "configmaps"}
