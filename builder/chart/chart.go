@@ -78,7 +78,10 @@ func (s *Source) Resolve(ctx context.Context, repository, name, version string) 
 		return Resolved{}, err
 	}
 	if reference, ok := strings.CutPrefix(address, manifest.OCIScheme); ok { // an index may lead to a registry
-		return s.fromRegistry(ctx, reference, r)
+		if r, err = s.fromRegistry(ctx, reference, r); err != nil {
+			return Resolved{}, err
+		}
+		return r, s.rememberListed(r.Chart)
 	}
 	file, err := s.files.Resolve(ctx, nil, r.FileName(), address)
 	if err != nil {
@@ -88,7 +91,7 @@ func (s *Source) Resolve(ctx context.Context, repository, name, version string) 
 		return Resolved{}, &digestError{address: address, is: file.SHA256, want: digest}
 	}
 	r.URL, r.Blob, r.Fetched = address, file.Blob, file.Fetched
-	return r, nil
+	return r, s.rememberListed(r.Chart)
 }
 
 // digestError reports that an archive differs from the one in the index of its repository.

@@ -89,7 +89,7 @@ func (k *chartKind) render(ctx context.Context, r *resolving, d manifest.Chart) 
 	var err error
 	if pinned {
 		c.Resolved = chart.Resolved{Chart: locked}
-		err = k.source.Fetch(ctx, &c.Resolved)
+		err = k.source.FetchLocked(ctx, &c.Resolved)
 	} else if err = r.missing("chart %s %s of %s", d.Name, d.Version, d.Repository); err == nil {
 		c.Resolved, err = k.source.Resolve(ctx, d.Repository, d.Name, d.Version)
 	}
