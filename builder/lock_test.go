@@ -272,6 +272,38 @@ func TestAssetPerArchitectureNeedsDistinctNames(t *testing.T) {
 	}
 }
 
+// TestLockDoesNotReplacePinnedDigests has a lock that a pull request changed: references with a digest are not its to lead elsewhere.
+func TestLockDoesNotReplacePinnedDigests(t *testing.T) {
+	pinned, other := "@sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
+	repository := t.TempDir()
+	dir := filepath.Join(repository, "addons/demo/1.0")
+	writeFile(t, filepath.Join(dir, "Manifest"), "image one registry.example.io/one"+pinned+"\ndockerout debian-12 template/Dockerfile 1\n")
+	writeFile(t, filepath.Join(dir, "install.sh"), "function demo() { :; }\n")
+	writeFile(t, filepath.Join(repository, "template/Dockerfile"), "FROM registry.example.io/base"+pinned+"\nCMD x\n")
+	var l lock.Lock
+	for _, name := range []string{"one", "base"} {
+		l.Images = append(l.Images, lock.Image{
+			Ref: "registry.example.io/" + name + pinned, Digest: other, MediaType: ocispec.MediaTypeImageManifest, Size: 7, Platforms: map[string]string{"linux/amd64": other},
+		})
+	}
+	if _, err := l.Save(filepath.Join(dir, lock.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default(), Targets: []string{"debian-12"}, Locked: true, Retry: fetch.Retry{Attempts: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Build(t.Context(), dir, t.TempDir())
+	for _, want := range []string{
+		"Manifest:1:1: error: image registry.example.io/one" + pinned + ": Manifest.lock locks it to another digest, " + other,
+		"Manifest:2:1: error: image registry.example.io/base" + pinned + ": Manifest.lock locks it to another digest, " + other,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v\nwant %q in it", err, want)
+		}
+	}
+}
+
 func TestUnreadableLockIsAnError(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	w.push(t, "one:1", layer(1, 1000))

@@ -99,6 +99,9 @@ func (k *imageKind) one(ctx context.Context, run *resolving, d manifest.Image) (
 		return image.Resolved{}, err
 	}
 	if locked, ok := run.pins.Lock.Image(ref.String()); ok {
+		if pinned := ref.Digest(); pinned != "" && pinned != locked.Digest {
+			return image.Resolved{}, fmt.Errorf("image %s: %s locks it to another digest, %s; lock it again with sealift lock --update", ref, lock.FileName, locked.Digest)
+		}
 		root := image.Descriptor{MediaType: locked.MediaType, Digest: locked.Digest, Size: locked.Size}
 		if r, err = k.source.ResolvePinned(ctx, ref, root, k.options.Platforms); err == nil {
 			err = agree(locked, r)
