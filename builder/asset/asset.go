@@ -119,8 +119,8 @@ func IsURL(source string) bool {
 	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
 }
 
-// Resolve determines the content of an asset. The content of a URL is in the cache afterwards; a file is opened with open
-// and hashed in place. Failures are *Error.
+// Resolve determines the content of an asset. The content of a URL is in the cache afterwards; a file is opened with open, which
+// is nil if only URLs are expected, and hashed in place. Failures are *Error.
 func (s *Source) Resolve(ctx context.Context, open Opener, name, source string) (Resolved, error) {
 	r := Resolved{Asset: bundle.Asset{Name: name, Source: source}}
 	if !IsURL(source) {
@@ -162,6 +162,9 @@ func (s *Source) wrap(source string, err error) error {
 }
 
 func (r *Resolved) fromFile(open Opener) error {
+	if open == nil {
+		return errors.New("not a URL with https:// or http://")
+	}
 	f, err := open(r.Source)
 	if err != nil {
 		return err

@@ -109,6 +109,15 @@ func TestURLIsRequestedFromMirrorUnchanged(t *testing.T) {
 	}
 }
 
+func TestOtherSchemesAreErrorsWithoutFiles(t *testing.T) {
+	o, c := newOrigin(t, content("binary")), openCache(t)
+	_, err := sourceTo(t, c, o).Resolve(t.Context(), nil, "a", "s3://bucket/a")
+	var typed *asset.Error
+	if !errors.As(err, &typed) || !strings.Contains(err.Error(), "s3://bucket/a: not a URL with https:// or http://") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestErrorsOmitMirrorPassword(t *testing.T) {
 	o, c := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/gone" {

@@ -10,7 +10,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/transfer"
+	"github.com/sealift/sealift/manifest"
 )
 
 // indexFile lists the charts of a repository that is served over HTTP.
@@ -98,7 +101,10 @@ func (s *Source) find(ctx context.Context, repository, name, version string) (ad
 	}
 	base := *at
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
-	return base.ResolveReference(to).String(), strings.TrimPrefix(e.Digest, "sha256:"), nil
+	if address = base.ResolveReference(to).String(); !asset.IsURL(address) && !strings.HasPrefix(address, manifest.OCIScheme) {
+		return "", "", fmt.Errorf("chart repository %s: %s %s is at %s, and only https://, http:// and oci:// are supported", repository, name, version, transfer.Shown(address))
+	}
+	return address, strings.TrimPrefix(e.Digest, "sha256:"), nil
 }
 
 // unknownError reports that a repository lacks the requested chart or version.

@@ -91,6 +91,16 @@ func TestLockedChartIsInItsRepositoryOrItsIndex(t *testing.T) {
 	}
 }
 
+func TestIndexWithUnsupportedSchemeIsRefused(t *testing.T) {
+	for _, address := range []string{"s3://charts/metrics-1.0.0.tgz", "gs://charts/metrics-1.0.0.tgz", "file:///etc/passwd", "ftp://charts.example.com/metrics-1.0.0.tgz"} {
+		repository, _ := counted(t, map[string]string{"/index.yaml": "entries:\n  metrics:\n  - {version: 1.0.0, urls: ['" + address + "']}\n"})
+		_, err := sourceOf(t).Resolve(t.Context(), repository, "metrics", "1.0.0")
+		if err == nil || !strings.Contains(err.Error(), "chart repository "+repository+": metrics 1.0.0 is at "+address) {
+			t.Errorf("%s: got %v", address, err)
+		}
+	}
+}
+
 func TestPlaceInRepository(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for _, test := range []struct {
