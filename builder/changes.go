@@ -21,10 +21,14 @@ type Comparison struct {
 	Changes []string `json:"changes"` // for people; none: it would be the same
 }
 
+// ErrUnreadable reports that there is a package of an earlier build that cannot be read: it is damaged, or of another format.
+var ErrUnreadable = errors.New("the package cannot be read")
+
 // Compare reports what a build of the add-on in dir would change in the package that published returns. It resolves the Manifest
 // and packs nothing; it fetches content only where that is the only way to learn its digest. If there is no package, published
-// returns an error that wraps fs.ErrNotExist. If another version of sealift packs the same content in another way, that is not a
-// change.
+// returns an error that wraps fs.ErrNotExist; an error that wraps ErrUnreadable is a change, and others end the comparison. If the
+// Manifest cannot be resolved, the reason is the change, so that a list of many add-ons has the others. If another version of
+// sealift packs the same content in another way, that is not a change.
 func (b *Builder) Compare(ctx context.Context, dir string, published func(name, version string) (*bundle.Archive, error)) (Comparison, error) {
 	a, err := openAddOn(dir)
 	if err != nil {
@@ -33,27 +37,45 @@ func (b *Builder) Compare(ctx context.Context, dir string, published func(name, 
 	defer a.close()
 	c := Comparison{Dir: dir, Name: a.name, Version: a.version, Changes: []string{}}
 	was, err := published(a.name, a.version)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		c.Changes = append(c.Changes, "there is no package yet")
 		return c, nil
-	}
-	if err != nil {
+	case errors.Is(err, ErrUnreadable):
+		c.Changes = append(c.Changes, err.Error())
+		return c, nil
+	case err != nil:
 		return Comparison{}, err
 	}
 	defer was.Close()
+	changes, err := b.compare(ctx, a, was)
+	if ctx.Err() != nil {
+		return Comparison{}, context.Cause(ctx)
+	}
+	if err != nil {
+		changes = []string{"cannot be compared: " + err.Error()}
+	}
+	c.Changes = append(c.Changes, changes...)
+	return c, nil
+}
+
+func (b *Builder) compare(ctx context.Context, a *addOn, was *bundle.Archive) (changes []string, err error) {
 	own, err := a.files(bundle.AddOnDir(a.name, a.version))
 	if err != nil {
-		return Comparison{}, err
+		return nil, err
 	}
-	r, err := b.resolve(ctx, a)
+	l, err := a.lock()
 	if err != nil {
-		return Comparison{}, err
+		return nil, err
+	}
+	r, err := b.kinds.Resolve(ctx, a.directives(), kind.Pins{Lock: l, Only: b.locked, Compared: true})
+	if err != nil {
+		return nil, err
 	}
 	now := b.describe(a, r)
-	c.Changes = append(c.Changes, b.settingChanges(now, was)...)
-	c.Changes = append(c.Changes, b.kinds.Changes(a.manifest, was.Index.Packages[0].Contents, now.Contents)...)
-	c.Changes = append(c.Changes, kind.Compare("file", b.ownBefore(was), ownNow(own))...)
-	return c, nil
+	changes = append(changes, b.settingChanges(now, was)...)
+	changes = append(changes, b.kinds.Changes(a.manifest, was.Index.Packages[0].Contents, now.Contents)...)
+	return append(changes, kind.Compare("file", b.ownBefore(was), ownNow(own))...), nil
 }
 
 // settingChanges compares settings of a whole package.

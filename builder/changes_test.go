@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 )
@@ -81,6 +82,70 @@ func TestCompareReportsFirstBuild(t *testing.T) {
 	})
 	if err != nil || len(c.Changes) != 1 || c.Changes[0] != "there is no package yet" {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// published builds the package of an add-on, for Compare.
+func published(t *testing.T, dir string) func(name, version string) (*bundle.Archive, error) {
+	t.Helper()
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := build(t, b, dir)
+	return func(string, string) (*bundle.Archive, error) { return bundle.Open(built.Path) }
+}
+
+func TestCompareListsWhatCannotBeCompared(t *testing.T) {
+	dir := addOn(t, "demo", "asset notes ./notes.txt\n")
+	writeFile(t, filepath.Join(dir, "notes.txt"), "notes")
+	before := published(t, dir)
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "notes.txt")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Compare(t.Context(), dir, before)
+	if err != nil || len(c.Changes) != 1 || !strings.HasPrefix(c.Changes[0], "cannot be compared: ") || !strings.Contains(c.Changes[0], "notes.txt") {
+		t.Errorf("without a file: %+v, %v", c, err)
+	}
+	damaged := fmt.Errorf("demo-1.0.tar.gz in the store: %w: truncated", builder.ErrUnreadable)
+	c, err = b.Compare(t.Context(), dir, func(string, string) (*bundle.Archive, error) { return nil, damaged })
+	if err != nil || len(c.Changes) != 1 || c.Changes[0] != damaged.Error() {
+		t.Errorf("with a damaged package: %+v, %v", c, err)
+	}
+	if _, err = b.Compare(t.Context(), dir, func(string, string) (*bundle.Archive, error) { return nil, fs.ErrPermission }); err == nil {
+		t.Error("a store that refuses to answer is no change of this add-on")
+	}
+}
+
+// TestCompareNeedsNoToolsForLockedPackages has a machine without apt.
+func TestCompareNeedsNoToolsForLockedPackages(t *testing.T) {
+	dir := addOn(t, "demo", "")
+	before := published(t, dir)
+	t.Setenv("PATH", t.TempDir())
+	writeFile(t, filepath.Join(dir, "Manifest"), "apt socat\n")
+	l := lock.Lock{Targets: []lock.Target{{Name: "debian-12", Platform: "linux/amd64", Names: []string{"socat"}, Packages: []lock.Package{{
+		HostPackageID: bundle.HostPackageID{Name: "socat", Version: "1.7.4.4-2", Arch: "amd64"},
+		URL:           "http://ftp.debian.org/debian/pool/main/s/socat/socat_1.7.4.4-2_amd64.deb",
+		Blob:          bundle.Blob{SHA256: strings.Repeat("a", 64), Size: 7},
+	}}}}}
+	if _, err := l.Save(filepath.Join(dir, lock.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default(), Targets: []string{"debian-12"}, Locked: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Compare(t.Context(), dir, before)
+	want := "targets:  → debian-12\nhost package debian-12 socat amd64: is new\nfile addons/demo/1.0/Manifest: has changed"
+	if got := strings.Join(c.Changes, "\n"); err != nil || got != want {
+		t.Errorf("changes are %v\n%s", err, got)
+	}
+	if _, err := b.Build(t.Context(), dir, t.TempDir()); err == nil {
+		t.Error("a build took a locked package that no archive has vouched for")
 	}
 }
 

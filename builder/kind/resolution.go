@@ -286,8 +286,9 @@ func root(address string) string {
 
 // Pins is the locked content that a resolution uses without requests. The zero value takes nothing.
 type Pins struct {
-	Lock lock.Lock
-	Only bool // refuse unlocked content
+	Lock     lock.Lock
+	Only     bool // refuse unlocked content
+	Compared bool // nothing will be packed: the archives of host packages need not vouch for locked ones
 }
 
 // missingError reports that a strict build needs content that its lock lacks.

@@ -11,7 +11,8 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// publishedPackage opens the package of an add-on in a store. Only its index is read.
+// publishedPackage opens the package of an add-on in a store. Only its index is read. The error for a package that is there and
+// cannot be read wraps builder.ErrUnreadable.
 func publishedPackage(ctx context.Context, s store.Store, name, version string) (_ *bundle.Archive, _ store.Object, err error) {
 	key, err := store.PackageKey(name, version)
 	if err != nil {
@@ -23,7 +24,7 @@ func publishedPackage(ctx context.Context, s store.Store, name, version string) 
 	}
 	archive, err := bundle.OpenPackage(o, o.Size())
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s in the store: %w", key, err), o.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%s in the store: %w: %w", key, builder.ErrUnreadable, err), o.Close())
 	}
 	return archive, o, nil
 }

@@ -167,4 +167,10 @@ func TestPackagesWorkflowRuns(t *testing.T) {
 	if got := r.groups(t, "20", store); len(got) != 1 || !slices.Equal(got[0], []string{"addons/two/1.0"}) {
 		t.Errorf("after a change to two, %v has changed", got)
 	}
+	if err := os.WriteFile(filepath.Join(store, "one-1.0.tar.gz"), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.groups(t, "20", store); len(got) != 2 || !slices.Equal(got[0], []string{"addons/one/1.0"}) {
+		t.Errorf("after damage to the package of one, %v has changed", got)
+	}
 }
