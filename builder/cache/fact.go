@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/sha256hex"
@@ -40,14 +41,23 @@ func (c *Cache) writeFact(path string, data []byte) error {
 	return f.Commit(path, 0o644)
 }
 
-// Recall reads a remembered fact and reports whether there was a readable one.
+// Recall reads a remembered fact and reports whether there was a readable one. It marks the fact as used.
 func (c *Cache) Recall(kind, key string, fact any) bool {
-	data, err := os.ReadFile(c.recordPath(kind, key))
+	path := c.recordPath(kind, key)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return false
 	}
 	r := record{Fact: fact}
-	return json.Unmarshal(data, &r) == nil && r.Key == sha256hex.Of(key)
+	if json.Unmarshal(data, &r) != nil || r.Key != sha256hex.Of(key) {
+		return false
+	}
+	// Another user's cache is read-only, and the fact has been read even if it is removed now.
+	_ = c.sharing(func() error {
+		now := time.Now()
+		return os.Chtimes(path, now, now)
+	})
+	return true
 }
 
 // record contains the digest of its key instead of the key. The key may be a mirror's URL with its password, and CI shares

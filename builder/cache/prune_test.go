@@ -71,6 +71,33 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+func TestRecalledFactIsPrunedLast(t *testing.T) {
+	c, dir := open(t)
+	for _, key := range []string{"recalled", "forgotten"} {
+		if err := c.Remember("urls", key, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "facts", "urls", "*.json"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	old := ago(5)
+	for _, file := range files {
+		if err := os.Chtimes(file, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got string
+	if !c.Recall("urls", "recalled", &got) {
+		t.Fatal("the fact is gone")
+	}
+	removed, err := c.Prune(cache.PruneOptions{MaxSize: -1, Unused: ago(2)})
+	if err != nil || len(removed) != 1 || !c.Recall("urls", "recalled", &got) || c.Recall("urls", "forgotten", &got) {
+		t.Errorf("removed %+v, %v; want the fact that nobody recalled", removed, err)
+	}
+}
+
 func TestUsedBlobIsPrunedLast(t *testing.T) {
 	c, _ := open(t)
 	first, second := keep(t, c, "first", ago(3)), keep(t, c, "second", ago(2))
