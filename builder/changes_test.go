@@ -149,6 +149,31 @@ func TestCompareNeedsNoToolsForLockedPackages(t *testing.T) {
 	}
 }
 
+func TestOwnFilesBesideCarriedOnesAreCompared(t *testing.T) {
+	dir := addOn(t, "demo", "")
+	for _, name := range []string{"images/logo.png", "packages/notes.txt", "charts/none/rendered.yaml"} {
+		writeFile(t, filepath.Join(dir, name), "first")
+	}
+	before := published(t, dir)
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Compare(t.Context(), dir, before)
+	if err != nil || len(c.Changes) > 0 {
+		t.Errorf("nothing has changed: %v, %v", c.Changes, err)
+	}
+	writeFile(t, filepath.Join(dir, "images/logo.png"), "second")
+	if err := os.Remove(filepath.Join(dir, "packages/notes.txt")); err != nil {
+		t.Fatal(err)
+	}
+	c, err = b.Compare(t.Context(), dir, before)
+	want := "file addons/demo/1.0/images/logo.png: has changed; file addons/demo/1.0/packages/notes.txt: is gone"
+	if got := strings.Join(c.Changes, "; "); err != nil || got != want {
+		t.Errorf("changes are %v\n%s", err, got)
+	}
+}
+
 func TestMovedTagIsChange(t *testing.T) {
 	w := newWorld(t)
 	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")

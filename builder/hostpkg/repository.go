@@ -31,6 +31,11 @@ func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File,
 	return aptRepository(dir, packages, c)
 }
 
+// IsIndex reports whether Repository makes a file beside the packages, by its path in the repository.
+func IsIndex(name string) bool {
+	return name == "Packages" || name == "Release" || path.Dir(name) == repodata.Dir || path.Dir(name) == KeysDir
+}
+
 // aptRepository makes a flat repository: the packages, Packages with their control files' content, and Release with its hash. A
 // host uses it through a source such as "deb [trusted=yes] file:/… ./": it is covered by the signature of the index of the
 // archive that carries it.

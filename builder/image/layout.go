@@ -51,6 +51,11 @@ func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, err
 	return files, nil
 }
 
+// InLayout reports whether Layout makes a file, by its path in the folder of images.
+func InLayout(name string) bool {
+	return slices.Contains([]string{ocispec.ImageIndexFile, ocispec.ImageLayoutFile, bundle.ReferrersName}, name) || path.Dir(name) == path.Join(ocispec.ImageBlobsDir, "sha256")
+}
+
 // layoutType is the media type under which a layout lists the target of a reference. Docker's list of manifests is an OCI index
 // in all but name, and skopeo overlooks it in a layout under the old name. The blob itself is not touched, so its digest stays.
 // A lone Docker manifest keeps its type: its parts are not what OCI's type promises.

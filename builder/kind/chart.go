@@ -222,8 +222,14 @@ func (k *chartKind) servers(m *manifest.File) []string {
 // made includes the folders of charts; their archives are assets in the index of a package.
 func (k *chartKind) made(p bundle.PackageInfo, name string) bool {
 	dir, file := path.Split(name)
-	parent, _ := path.Split(strings.TrimSuffix(dir, "/"))
-	return parent == manifest.ChartsDir+"/" && slices.Contains([]string{renderedFile, kustomizationFile}, file)
+	parent, of := path.Split(strings.TrimSuffix(dir, "/"))
+	if parent != manifest.ChartsDir+"/" || !slices.Contains([]string{renderedFile, kustomizationFile}, file) {
+		return false
+	}
+	return slices.ContainsFunc(p.Assets, func(a bundle.Asset) bool {
+		version, ok := strings.CutPrefix(a.Path, path.Join(p.Dir(), manifest.ChartsDir, of)+"-")
+		return ok && strings.HasSuffix(version, ".tgz") && strings.ContainsAny(version[:1], "v0123456789")
+	})
 }
 
 func (p *chartPart) fetched() (n int64) {

@@ -158,8 +158,14 @@ func (k *hostPackageKind) changes(_ *manifest.File, was, now bundle.Contents) []
 	})
 }
 
-func (k *hostPackageKind) made(_ bundle.PackageInfo, name string) bool {
-	return strings.HasPrefix(name, packagesDir+"/")
+// made includes what the repository of each target has beside the packages.
+func (k *hostPackageKind) made(p bundle.PackageInfo, name string) bool {
+	whole := path.Join(p.Dir(), name)
+	return slices.ContainsFunc(p.HostPackages, func(h bundle.HostPackage) bool { return h.Path == whole }) ||
+		slices.ContainsFunc(p.Targets, func(target string) bool {
+			file, ok := strings.CutPrefix(name, path.Join(packagesDir, target)+"/")
+			return ok && hostpkg.IsIndex(file)
+		})
 }
 
 // keep keeps the locks of other targets and platforms.

@@ -157,8 +157,9 @@ func (k *imageKind) changes(_ *manifest.File, was, now bundle.Contents) []string
 	return compare("image", was.Images, now.Images, func(i bundle.Image) string { return i.ID + " " + i.Ref })
 }
 
-func (k *imageKind) made(_ bundle.PackageInfo, name string) bool {
-	return strings.HasPrefix(name, ImagesDir+"/")
+func (k *imageKind) made(p bundle.PackageInfo, name string) bool {
+	file, ok := strings.CutPrefix(name, ImagesDir+"/")
+	return ok && slices.ContainsFunc(p.Images, func(i bundle.Image) bool { return image.InLayout(file) || file == i.ID+".tar.gz" })
 }
 
 // keep keeps the locks of other platforms.
