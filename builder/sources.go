@@ -39,7 +39,8 @@ func (b *Builder) Sources(ctx context.Context, dir string, to io.Writer) (s Sour
 	if b.kinds.NeedsEngine(a.manifest) {
 		return s, fmt.Errorf("add-on %s: its Manifest has dockerout, and Dockerfiles need a container engine; build it on this machine", dir)
 	}
-	if _, err := b.resolve(ctx, a); err != nil {
+	r, err := b.resolve(ctx, a)
+	if err != nil {
 		return s, err
 	}
 	l, err := a.lock()
@@ -56,21 +57,21 @@ func (b *Builder) Sources(ctx context.Context, dir string, to io.Writer) (s Sour
 	}
 	slices.Sort(s.Vouched)
 	s.Vouched = slices.Compact(s.Vouched)
-	files, err := a.sources(s.Dir)
+	files, err := a.sources(s.Dir, b.describe(a, r).Contents.Assets)
 	if err == nil {
 		err = packSources(to, files)
 	}
 	return s, err
 }
 
-// sources lists the add-on's own files below dir, its lock, and files elsewhere in the repository that the Manifest names.
-func (a *addOn) sources(dir string) ([]bundle.File, error) {
+// sources lists the add-on's own files below dir, its lock, and files elsewhere in the repository that are assets.
+func (a *addOn) sources(dir string, assets []bundle.Asset) ([]bundle.File, error) {
 	files, err := a.files(dir)
 	if err != nil {
 		return nil, err
 	}
 	names := []string{lock.FileName}
-	for _, asset := range a.manifest.Assets() {
+	for _, asset := range assets {
 		if !strings.Contains(asset.Source, "://") {
 			names = append(names, asset.Source)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/builder/config"
 )
 
 func TestSourcesOutsideRepositoryAreRefused(t *testing.T) {
@@ -34,6 +35,33 @@ func TestSourcesOutsideRepositoryAreRefused(t *testing.T) {
 		}
 		if left, err := filepath.Glob(filepath.Join(dir, "..", "evil")); err != nil || len(left) > 0 {
 			t.Errorf("%s: %v, %v", header.Name, left, err)
+		}
+	}
+}
+
+func TestSourcesHaveAssetsOfEachArchitecture(t *testing.T) {
+	repository := t.TempDir()
+	dir := filepath.Join(repository, "addons/demo/1.0")
+	writeFile(t, filepath.Join(dir, "Manifest"), "asset tool-{arch} ../../../files/tool-{arch}\nasset notes ../../../files/notes\n")
+	writeFile(t, filepath.Join(dir, "install.sh"), "function demo() { :; }\n")
+	for _, name := range []string{"tool-amd64", "tool-arm64", "notes"} {
+		writeFile(t, filepath.Join(repository, "files", name), name)
+	}
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default(), Platforms: []string{"linux/amd64", "linux/arm64"}, Locked: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	if _, err := b.Sources(t.Context(), dir, &packed); err != nil {
+		t.Fatal(err)
+	}
+	there := t.TempDir()
+	if err := builder.UnpackSources(&packed, there); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tool-amd64", "tool-arm64", "notes"} {
+		if data, err := os.ReadFile(filepath.Join(there, "files", name)); err != nil || string(data) != name {
+			t.Errorf("%q, %v", data, err)
 		}
 	}
 }

@@ -121,9 +121,11 @@ func TestLintFindsPathsOutsideRepository(t *testing.T) {
 	write(t, filepath.Join(base, "secret"), "TOKEN=hunter2\n")
 	write(t, filepath.Join(base, "repo", "files", "a"), "a")
 	write(t, filepath.Join(base, "repo", ".git", "config"), "TOKEN=hunter2\n")
-	write(t, filepath.Join(dir, "Manifest"), "asset a ../../../files/a\nasset b ../../../../secret\nasset c link\nasset d ../../../.git/config\nasset e /etc/passwd\nasset f none\n")
-	if err := os.Symlink("../../../../secret", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
+	write(t, filepath.Join(dir, "Manifest"), "asset a ../../../files/a\nasset b ../../../../secret\nasset c link\nasset d ../../../.git/config\nasset e /etc/passwd\nasset f none\nasset g-{arch} tool-{arch}\n")
+	for _, link := range []string{"link", "tool-arm64"} {
+		if err := os.Symlink("../../../../secret", filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	findings, err := manifest.LintFile(filepath.Join(dir, "Manifest"))
 	if err != nil {
@@ -134,7 +136,7 @@ func TestLintFindsPathsOutsideRepository(t *testing.T) {
 		lines = append(lines, f.Pos.Line)
 	}
 	slices.Sort(lines)
-	if !slices.Equal(lines, []int{2, 3, 4, 5}) {
+	if !slices.Equal(lines, []int{2, 3, 4, 5, 7}) {
 		t.Errorf("got %v", findings)
 	}
 	linked := filepath.Join(dir, "linked.manifest")

@@ -73,19 +73,22 @@ func LintFile(path string) ([]diag.Finding, error) {
 	}
 	all.Add(findings...)
 	for _, d := range file.Assets() {
-		if err := outside(r, filepath.Dir(path), d); err != nil {
-			all.Errorf(d.word(len(d.columns)-1), "name a file of the repository by its path from the Manifest, or a URL", "%v", err)
+		for _, arch := range []string{"amd64", "arm64"} {
+			if err := outside(r, filepath.Dir(path), strings.ReplaceAll(d.Source, ArchWord, arch)); err != nil {
+				all.Errorf(d.word(len(d.columns)-1), "name a file of the repository by its path from the Manifest, or a URL", "%v", err)
+				break
+			}
 		}
 	}
 	return all.Findings(), nil
 }
 
 // outside is the error of an asset on the file system outside the repository. A missing one is checked by the build.
-func outside(r *repository.Repository, dir string, d Asset) error {
-	if strings.Contains(d.Source, "://") || filepath.IsAbs(d.Source) { // Check reports absolute paths
+func outside(r *repository.Repository, dir, source string) error {
+	if strings.Contains(source, "://") || filepath.IsAbs(source) { // Check reports absolute paths
 		return nil
 	}
-	name, err := r.Name(dir, d.Source)
+	name, err := r.Name(dir, source)
 	if err != nil {
 		return err
 	}
