@@ -36,8 +36,8 @@ type Version struct {
 
 // cutError is an interrupted transfer.
 type cutError struct {
-	gained int64 // bytes that this attempt added to the partial
-	err    error
+	before, size int64 // of the partial, before and after this attempt
+	err          error
 }
 
 func (e *cutError) Error() string { return e.err.Error() }
@@ -96,7 +96,7 @@ func (t *attempt) run(ctx context.Context) (stored Stored, err error) {
 		t.writer.Discard()
 		return Stored{}, err
 	case err != nil:
-		return Stored{}, &cutError{gained: t.writer.Size() - before, err: err}
+		return Stored{}, &cutError{before: before, size: t.writer.Size(), err: err}
 	}
 	digest, err := t.writer.Commit(t.blob.SHA256)
 	if err != nil {

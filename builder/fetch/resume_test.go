@@ -31,6 +31,7 @@ type origin struct {
 	noRanges bool  // ignores Range, as servers may
 	lies     bool  // answers a range with another one
 	cutAfter int64 // bytes of each body; 0 means not to cut
+	uneven   bool  // cuts every second body 3 MiB later
 	requests []string
 	sent     int64
 }
@@ -59,7 +60,11 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusPartialContent)
 		return
 	}
-	http.ServeContent(&cutting{ResponseWriter: w, origin: o, left: o.cutAfter}, r, "", o.modified, bytes.NewReader(o.data))
+	left := o.cutAfter
+	if o.uneven && len(o.requests)%2 == 1 {
+		left += 3 << 20
+	}
+	http.ServeContent(&cutting{ResponseWriter: w, origin: o, left: left}, r, "", o.modified, bytes.NewReader(o.data))
 }
 
 // cutting ends the connection in the middle of a body.
@@ -244,11 +249,17 @@ func TestLargeBlobArrivesOverFailingConnections(t *testing.T) {
 }
 
 func TestServerWithoutRangesIsAbandonedOnFailingConnections(t *testing.T) {
-	c, o := openCache(t), newOrigin(t, 12<<20)
-	o.cutAfter, o.noRanges = 3<<19, true
-	_, err := fetch.New(c, quick, nil).Fetch(t.Context(), o.blob(true))
-	if _, requests, _ := o.seen(); err == nil || requests > quick.Attempts+1 {
-		t.Errorf("got %v after %d requests", err, requests)
+	for name, uneven := range map[string]bool{"cut at one place": false, "cut at two places in turn": true} {
+		t.Run(name, func(t *testing.T) {
+			c, o := openCache(t), newOrigin(t, 12<<20)
+			o.cutAfter, o.noRanges, o.uneven = 3<<19, true, uneven
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := fetch.New(c, quick, nil).Fetch(ctx, o.blob(true))
+			if _, requests, _ := o.seen(); err == nil || requests > quick.Attempts+1 {
+				t.Errorf("got %v after %d requests", err, requests)
+			}
+		})
 	}
 }
 

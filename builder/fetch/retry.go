@@ -17,7 +17,8 @@ type Retry struct {
 	Wait     time.Duration // before the second attempt, on average; doubled before each further one; 0 means 500 ms
 }
 
-// advance is the number of bytes after which a failed attempt resets the count of attempts.
+// advance is how many bytes beyond all earlier attempts a failed one must get to reset the count of attempts. A server without
+// ranges sends the first bytes every time.
 const advance = 1 << 20
 
 // maxWait is the longest pause between two attempts.
@@ -33,9 +34,18 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	if wait <= 0 {
 		wait = 500 * time.Millisecond
 	}
+	reached := int64(-1)
 	return transfer.Retry{First: 2 * wait, Longest: maxWait, Attempts: attempts, Transient: Transient, Advanced: func(err error) bool {
 		cut, ok := errors.AsType[*cutError](err)
-		return ok && cut.gained >= advance
+		if !ok {
+			return false
+		}
+		if reached < 0 {
+			reached = cut.before
+		}
+		advanced := cut.size >= reached+advance
+		reached = max(reached, cut.size)
+		return advanced
 	}}.Do(ctx, f)
 }
 
