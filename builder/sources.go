@@ -25,6 +25,8 @@ type Sources struct {
 	Version string
 	Dir     string   // of the add-on in the repository
 	Vouched []string // for Options.Vouched
+	// Licenses is the digest of the policy of licenses that holds today. A package that met an earlier one is to be looked at again.
+	Licenses string
 }
 
 // Sources writes all that a build of the add-on in dir reads as a compressed tar archive. The same files yield the same bytes. It
@@ -57,6 +59,9 @@ func (b *Builder) Sources(ctx context.Context, dir string, to io.Writer) (s Sour
 	}
 	slices.Sort(s.Vouched)
 	s.Vouched = slices.Compact(s.Vouched)
+	if s.Licenses, err = b.licenses.Current(time.Now()).Digest(); err != nil {
+		return s, err
+	}
 	files, err := a.sources(s.Dir, b.describe(a, r).Contents.Assets)
 	if err == nil {
 		err = packSources(to, files)

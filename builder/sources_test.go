@@ -5,14 +5,17 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/license"
 )
 
 func TestSourcesOutsideRepositoryAreRefused(t *testing.T) {
@@ -63,6 +66,30 @@ func TestSourcesHaveAssetsOfEachArchitecture(t *testing.T) {
 		if data, err := os.ReadFile(filepath.Join(there, "files", name)); err != nil || string(data) != name {
 			t.Errorf("%q, %v", data, err)
 		}
+	}
+}
+
+func TestSourcesNameCurrentPolicyOfLicenses(t *testing.T) {
+	dir := addOn(t, "demo", "")
+	policy := func(until ...time.Time) string {
+		settings := config.Default()
+		settings.Licenses.Forbidden = []string{"AGPL-3.0-only"}
+		for _, day := range until {
+			settings.Licenses.Exceptions = append(settings.Licenses.Exceptions, license.Exception{License: "AGPL-3.0-only", Package: "ours", Reason: "ours", Until: day})
+		}
+		b, err := builder.New(openCache(t), builder.Options{Config: settings, Locked: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Sources(t.Context(), dir, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Licenses
+	}
+	over, holds := time.Now().AddDate(0, 0, -9), time.Now().AddDate(0, 0, 9)
+	if policy() == "" || policy(over) != policy() || policy(holds) == policy() {
+		t.Error("an exception that is over, and only that, is another policy")
 	}
 }
 

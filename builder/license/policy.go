@@ -1,10 +1,13 @@
 package license
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/sealift/sealift/bundle/ocilayout"
+	"github.com/sealift/sealift/internal/sha256hex"
 )
 
 // Policy says which licenses may not be carried.
@@ -41,6 +44,18 @@ func (p Policy) Current(now time.Time) Policy {
 		}
 	}
 	return current
+}
+
+// Digest stands for the policy. It is empty for one that forbids nothing.
+func (p Policy) Digest() (string, error) {
+	if len(p.Forbidden) == 0 {
+		return "", nil
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode the policy of licenses: %w", err)
+	}
+	return sha256hex.Of(data), nil
 }
 
 // Verdict is what a policy says of software.

@@ -43,4 +43,14 @@ func TestExceptionsPermitUntilTheirLastDay(t *testing.T) {
 	if n := len(p.Current(over).Exceptions); n != 0 {
 		t.Errorf("%d exceptions hold on the day after", n)
 	}
+	digest := func(p license.Policy) string {
+		d, err := p.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if digest(p.Current(last)) == digest(p.Current(over)) || digest(p.Current(over)) == "" || digest(license.Policy{}) != "" {
+		t.Error("the digest does not stand for what is forbidden on a day")
+	}
 }

@@ -69,7 +69,8 @@ type clusterInput struct {
 	Targets     []string `json:"targets,omitempty"`
 	Platforms   []string `json:"platforms"`
 	ImageFormat string   `json:"imageFormat"`
-	Config      string   `json:"config"` // sha256 of sealift.yaml
+	Config      string   `json:"config"`             // sha256 of sealift.yaml
+	Licenses    string   `json:"licenses,omitempty"` // digest of the policy without exceptions that are over
 	NoReferrers bool     `json:"withoutReferrers,omitempty"`
 }
 
@@ -151,7 +152,7 @@ func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptio
 		input, err := json.Marshal(clusterInput{
 			Program: o.cluster.Program(), Name: sources.Name, Version: sources.Version, Dir: sources.Dir, Sources: value.SHA256,
 			Vouched: sources.Vouched, Targets: o.sources.targets, Platforms: o.sources.platforms, ImageFormat: o.imageFormat, Config: store.Bytes(files[config.FileName]).SHA256,
-			NoReferrers: o.noReferrers,
+			Licenses: sources.Licenses, NoReferrers: o.noReferrers,
 		})
 		if err != nil {
 			return nil, err
