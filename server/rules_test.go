@@ -109,6 +109,7 @@ var dangerous = map[string]string{
 	"selinuxConfig.semanageCmds: a command":              "  selinuxConfig: {semanageCmds: [[port]]}\n",
 	"firewalldConfig.firewalldCmds: a command":           "  firewalldConfig: {firewalldCmds: [[--panic-on]]}\n",
 	"containerd.tomlConfig: a program of the attacker's": "  containerd: {version: '1.0', tomlConfig: \"[stream_processors.x]\\npath = '/bin/sh'\"}\n",
+	"containerd.tomlConfig: a port for everybody":        "  containerd: {version: '1.0', tomlConfig: \"[grpc]\\ntcp_address = '0.0.0.0:7777'\"}\n",
 }
 
 func TestInstallerWithCommandsNeedsToken(t *testing.T) {

@@ -21,7 +21,8 @@ type Execution struct {
 func (e Execution) String() string { return e.Field + ": " + e.Runs }
 
 // Executions lists the commands that the Installer itself runs: calls of host programs, check collectors that do more than
-// read, and the programs in its containerd settings. If the list is empty, the Installer runs nothing but add-ons.
+// read, and settings of containerd, which runs as root, beyond the usual ones. If the list is empty, the Installer runs nothing
+// but add-ons.
 func (i *Installer) Executions() []Execution {
 	all := i.CheckExecutions()
 	for _, c := range i.HostCommands() {
@@ -29,7 +30,7 @@ func (i *Installer) Executions() []Execution {
 	}
 	for _, a := range i.AddOns {
 		if text, ok := a.Options["tomlConfig"].(string); ok && a.Name == "containerd" {
-			for _, setting := range namedPrograms(text) {
+			for _, setting := range unusualSettings(text) {
 				all = append(all, Execution{"containerd.tomlConfig", setting})
 			}
 		}
@@ -187,35 +188,32 @@ func hasOnly(settings map[string]any, keys ...string) bool {
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// programKeys are containerd's settings that run a program or load code, in lower case.
-func programKeys() []string {
+// plainSettings are containerd's settings in its tables debug and plugins that give a stranger nothing. Every other setting counts
+// as running something, including those that a later containerd adds: it may name a program or an image, or open a port.
+func plainSettings() []string {
 	return []string{
-		"bin_dir", "bin_dirs", "binary", "binary_name", "binaryname", "imports", "path", "plugin_dir", "proxy_plugins", "runtime_engine",
-		"runtime_path", "runtime_type", "shim", "stream_processors",
+		"SystemdCgroup", "default_runtime_name", "discard_unpacked_layers", "format", "level", "max_concurrent_downloads",
+		"max_container_log_line_size", "restrict_oom_score_adj", "snapshotter", "systemd_cgroup", "version",
 	}
 }
 
-// namedPrograms lists the settings in containerd's TOML that name programs.
-func namedPrograms(text string) []string {
+// unusualSettings lists the settings in containerd's TOML that are not known to be harmless.
+func unusualSettings(text string) []string {
 	var settings map[string]any
 	if err := toml.Unmarshal([]byte(text), &settings); err != nil {
 		return []string{"settings that cannot be read: " + oneLine(err)}
 	}
 	var found []string
-	var walk func(at string, value any)
-	walk = func(at string, value any) {
-		switch value := value.(type) {
-		case map[string]any:
-			for _, key := range sortedKeys(value) {
-				if slices.Contains(programKeys(), strings.ToLower(key)) && !usual(value[key]) {
-					found = append(found, at+oneLine(key)+" = "+oneLine(value[key]))
-					continue
-				}
-				walk(at+oneLine(key)+".", value[key])
-			}
-		case []any:
-			for _, one := range value {
-				walk(at, one)
+	var walk func(at string, table map[string]any)
+	walk = func(at string, table map[string]any) {
+		for _, key := range sortedKeys(table) {
+			below, isTable := table[key].(map[string]any)
+			switch {
+			case isTable && at == "" && key == "timeouts": // only has lengths of time
+			case isTable && (key == "debug" || key == "plugins" || at != "") && len(at) < maxShown:
+				walk(at+oneLine(key)+".", below)
+			case isTable || !usual(key, table[key]):
+				found = append(found, at+oneLine(key)+" = "+oneLine(table[key]))
 			}
 		}
 	}
@@ -223,10 +221,15 @@ func namedPrograms(text string) []string {
 	return found
 }
 
-// usual reports whether a setting has the value from containerd's own examples.
-func usual(value any) bool {
-	text := fmt.Sprint(value)
-	return text == "io.containerd.runc.v2" || text == "/opt/cni/bin" || text == "[/opt/cni/bin]"
+// usual reports whether a setting is harmless, or has the value from containerd's own examples.
+func usual(key string, value any) bool {
+	switch text := fmt.Sprint(value); key {
+	case "runtime_type":
+		return text == "io.containerd.runc.v2"
+	case "bin_dir", "bin_dirs":
+		return text == "/opt/cni/bin" || text == "[/opt/cni/bin]"
+	}
+	return slices.Contains(plainSettings(), key)
 }
 
 // plainWord matches words that need no quotes in a shell or a terminal.

@@ -51,6 +51,16 @@ func TestCommandsOfInstallerAreListed(t *testing.T) {
 		"settings of containerd that name a program": {toml(`[stream_processors.x]` + "\n\n" + `path = "/bin/sh"`), []string{"containerd.tomlConfig: stream_processors = \"map[x:map[path:/bin/sh]]\""}},
 		"a runtime of containerd":                    {toml(`[plugins.a.containerd.runtimes.runc.options]` + "\n\n" + `BinaryName = "/tmp/x"`), []string{"containerd.tomlConfig: plugins.a.containerd.runtimes.runc.options.BinaryName = /tmp/x"}},
 		"settings that are no TOML":                  {toml(`[`), []string{"containerd.tomlConfig: settings that cannot be read: "}},
+		"usual settings of containerd": {toml("version = 3\n\n[debug]\n\nlevel = \"info\"\n\n[timeouts]\n\n\"io.containerd.timeout.shim.load\" = \"5s\"\n\n" +
+			"[plugins.a.containerd]\n\ndefault_runtime_name = \"runc\"\n\n[plugins.a.containerd.runtimes.runc.options]\n\nSystemdCgroup = true"), nil},
+		"containerd for everybody": {toml("[grpc]\n\ntcp_address = \"0.0.0.0:7777\"\n\n[plugins.\"io.containerd.grpc.v1.cri\"]\n\ndisable_tcp_service = false"),
+			[]string{`containerd.tomlConfig: grpc = "map[tcp_address:0.0.0.0:7777]"`, "containerd.tomlConfig: plugins.io.containerd.grpc.v1.cri.disable_tcp_service = false"}},
+		"an image of containerd's": {toml("[plugins.a.pinned_images]\n\nsandbox = \"evil.example.com/pause:1\""),
+			[]string{"containerd.tomlConfig: plugins.a.pinned_images.sandbox = evil.example.com/pause:1"}},
+		"registries, plugins and the socket of containerd": {toml("[debug]\n\ngid = 1000\n\n[plugins.a]\n\nplugin_path = \"/tmp/x\"\n\n[plugins.a.registry]\n\nconfig_path = \"/tmp/y\""),
+			[]string{"containerd.tomlConfig: debug.gid = 1000", "containerd.tomlConfig: plugins.a.plugin_path = /tmp/x", "containerd.tomlConfig: plugins.a.registry.config_path = /tmp/y"}},
+		"a runtime called as a usual setting": {toml("[plugins.a.containerd.runtimes.version]\n\nruntime_type = \"/tmp/x\""),
+			[]string{"containerd.tomlConfig: plugins.a.containerd.runtimes.version.runtime_type = /tmp/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := executions(t, tt.text)
