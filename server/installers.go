@@ -202,7 +202,7 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	return d, err
 }
 
-// harmless refuses Installers that need the token, because hosts run their commands as root.
+// harmless refuses Installers that need the token, because hosts run their commands as root, or trust or ask their servers.
 func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 	var lines []string
 	for _, e := range append(i.Executions(), i.Reaches()...) {
@@ -224,7 +224,7 @@ func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 		status = http.StatusUnauthorized
 		way = "leave it out, or send the right token: the one in the request is wrong"
 	}
-	return problem(status, "an Installer that runs programs, reads files or sends requests on hosts can only be stored with the token; "+way+"\n"+strings.Join(lines, "\n"))
+	return problem(status, "an Installer that runs programs, reads files or chooses servers for hosts can only be stored with the token; "+way+"\n"+strings.Join(lines, "\n"))
 }
 
 // maxTold is the maximum number of executions that a refusal lists.

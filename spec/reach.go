@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -14,7 +15,9 @@ func reachingCollectors() []string {
 }
 
 // Reaches lists what gives a stranger something if the stranger wrote the Installer: collectors in its own checks that read a named file or send
-// a request to a named host, people who may log in to the cluster, and a server that gets its snapshots.
+// a request to a named host, people who may log in to the cluster, authorities that the hosts trust, and servers that get the cluster's
+// snapshots, alerts or questions for names. A proxy alone is none of it: without an authority, whoever runs it sees only which servers
+// the hosts ask over TLS.
 func (i *Installer) Reaches() []Execution {
 	document, _ := i.Section("kurl").Options["hostPreflights"].(map[string]any)
 	checks, _ := document["spec"].(map[string]any)
@@ -33,6 +36,22 @@ func (i *Installer) Reaches() []Execution {
 	}
 	if place, _ := i.Section("snapshots").Options["store"].(string); strings.Contains(place, "://") {
 		all = append(all, Execution{"snapshots.store", "the content of the cluster is sent to " + oneLine(place)})
+	}
+	kurl, prometheus := i.Section("kurl").Options, i.AddOn("prometheus").Options
+	if to := fmt.Sprint(prometheus["receivers"]); strings.Contains(to, "://") || strings.Contains(to, "mailto:") {
+		all = append(all, Execution{"prometheus.receivers", "alerts are sent to " + oneLine(to)})
+	}
+	for _, option := range []struct {
+		field, effect string
+		value         any
+	}{
+		{"prometheus.smtpServer", "alerts are sent through ", prometheus["smtpServer"]},
+		{"kurl.caCertificates", "the host trusts the servers of ", kurl["caCertificates"]},
+		{"kurl.nameserver", "the cluster's DNS asks ", kurl["nameserver"]},
+	} {
+		if value, _ := option.value.(string); value != "" {
+			all = append(all, Execution{option.field, option.effect + oneLine(value)})
+		}
 	}
 	return all
 }
