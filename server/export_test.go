@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/connlimit"
 )
 
 // Routes lists the routes as "METHOD /path".
@@ -57,6 +60,14 @@ func (s *Server) Parsed() (n int) {
 
 // Sweep removes values that were not used for the given time.
 func (s *Server) Sweep(ctx context.Context, now time.Time) error { return s.sweep(ctx, now) }
+
+// AnswerWithoutRoom returns the status of an answer of a size to a client that may hold no more.
+func AnswerWithoutRoom(size int) int {
+	w := httptest.NewRecorder()
+	full := &observed{ResponseWriter: w, grow: func(int64) error { return connlimit.ErrFull }}
+	writeJSON(full, http.StatusOK, "application/json", strings.Repeat("x", size))
+	return w.Code
+}
 
 // Answer returns the status and the Retry-After of the answer to an error.
 func Answer(err error) (status int, retryAfter string) {

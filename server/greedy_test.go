@@ -182,3 +182,27 @@ func TestSlotsBoundConcurrentWork(t *testing.T) {
 		t.Errorf("%d bytes were worked on at once, want at most %d", got, server.MaxTexts)
 	}
 }
+
+// TestMistakesQuoteLittle sends one long value in many places.
+func TestMistakesQuoteLittle(t *testing.T) {
+	text := "  a0: {version: &v '" + strings.Repeat(`"`, 30_000) + "'}\n"
+	for n := range 30 {
+		text += fmt.Sprintf("  a%d: {version: *v}\n", n+1)
+	}
+	a := ask(t, "POST", folder(t).URL+"/installer", installer(text))
+	if a.StatusCode != http.StatusUnprocessableEntity || strings.Count(string(a.body), "bad version") < 31 || len(a.body) > server.MaxTexts {
+		t.Errorf("%s, %d bytes", a.Status, len(a.body))
+	}
+	word := "  iptablesConfig: {iptablesCmds: [[" + strings.Repeat("a", 30_000) + "]]}\n"
+	if a := ask(t, "POST", folder(t).URL+"/installer", installer(both+word)); a.StatusCode != http.StatusForbidden || len(a.body) > 2<<10 {
+		t.Errorf("%s, %d bytes", a.Status, len(a.body))
+	}
+}
+
+func TestLargeAnswersCountForTheirClient(t *testing.T) {
+	for size, want := range map[int]int{100: http.StatusOK, 100_000: http.StatusTooManyRequests} {
+		if got := server.AnswerWithoutRoom(size); got != want {
+			t.Errorf("an answer of %d bytes to a client without room: %d, want %d", size, got, want)
+		}
+	}
+}

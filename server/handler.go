@@ -126,6 +126,7 @@ func (s *Server) handler(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		seen := &observed{ResponseWriter: w, buffers: s.buffers, status: http.StatusOK}
+		seen.grow = func(bytes int64) error { return connlimit.Grow(r, bytes) }
 		s.metrics.busy.Inc()
 		defer func() {
 			s.metrics.busy.Dec()
@@ -213,6 +214,8 @@ type observed struct {
 	aborted bool
 	id      string // id of the stored Installer
 	begins  func() // called when the response begins; may be nil
+	// grow counts the bytes of an answer, with connlimit.Grow.
+	grow func(bytes int64) error
 }
 
 func (o *observed) WriteHeader(status int) {

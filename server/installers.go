@@ -210,7 +210,7 @@ func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 			lines = append(lines, "and more")
 			break
 		}
-		lines = append(lines, e.String())
+		lines = append(lines, diag.Short(e.String()))
 	}
 	if len(lines) == 0 {
 		return nil

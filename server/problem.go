@@ -109,10 +109,17 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	writeJSON(w, p.Status, problemType, p)
 }
 
+// writeJSON sends an answer. A large one counts as held by the client until it is sent.
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	text, err := encodeJSON(v)
 	if err != nil { // a Problem can always be encoded
 		status, contentType = http.StatusInternalServerError, "text/plain"
+	}
+	if o, ok := w.(*observed); ok && len(text) > smallBuffer && o.grow(int64(cap(text))) != nil {
+		full := asProblem(connlimit.ErrFull)
+		w.Header().Set("Retry-After", "1")
+		status, contentType = full.Status, problemType
+		text, _ = encodeJSON(full) // as above
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)

@@ -76,6 +76,9 @@ func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("write the Installer as JSON: %w", err)
 		}
+		if err := connlimit.Grow(r, int64(cap(text))); err != nil {
+			return err
+		}
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")

@@ -73,14 +73,43 @@ type List struct {
 // Full reports whether the list has reached Most. A reader can stop then.
 func (l *List) Full() bool { return l.Most > 0 && len(l.findings) >= l.Most }
 
-// Errorf adds an error; hint may be empty.
+// Errorf adds an error; hint may be empty. Of a long text among args, the message has the beginning.
 func (l *List) Errorf(pos Pos, hint, format string, args ...any) {
+	shorten(args)
 	l.Add(Finding{Pos: pos, Severity: Error, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Warnf adds a warning; hint may be empty.
+// Warnf adds a warning; hint may be empty. Of a long text among args, the message has the beginning.
 func (l *List) Warnf(pos Pos, hint, format string, args ...any) {
+	shorten(args)
 	l.Add(Finding{Pos: pos, Severity: Warning, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+const (
+	// maxWhole is the largest text that Short returns whole, in bytes.
+	maxWhole = 500
+	// maxShown is what Short returns of a larger one.
+	maxShown = 200
+)
+
+// Short returns a text, or the beginning of one that is longer than what people write into a message: a document from a stranger may have
+// one long value in a hundred places.
+func Short(text string) string {
+	if len(text) <= maxWhole {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + "…" // without a part of a character
+}
+
+func shorten(args []any) {
+	for n, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			args[n] = Short(arg)
+		case error:
+			args[n] = Short(arg.Error())
+		}
+	}
 }
 
 // Add adds findings that were collected elsewhere.

@@ -51,3 +51,19 @@ func TestListKeepsFileOrderAndFailsOnErrorsOnly(t *testing.T) {
 		t.Errorf("a warning became the error %v", err)
 	}
 }
+
+func TestMessagesQuoteBeginningOfLongText(t *testing.T) {
+	long := strings.Repeat("ä", 1000)
+	var list diag.List
+	list.Errorf(diag.Pos{File: "f"}, "", "%q of %s: %v", long, "a", errors.New(long))
+	beginning := strings.Repeat("ä", 100) + "…"
+	if got, want := list.Findings()[0].Message, `"`+beginning+`" of a: `+beginning; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := diag.Short("x" + long); got != "x"+strings.Repeat("ä", 99)+"…" {
+		t.Errorf("got %s", got)
+	}
+	if whole := strings.Repeat("a", 500); diag.Short(whole) != whole {
+		t.Error("a text that people write is cut")
+	}
+}
