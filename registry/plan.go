@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/ocilayout"
@@ -198,6 +201,10 @@ func (p *Push) look(ctx context.Context, n int, i image) error {
 		there, err = repo.Resolve(ctx, i.target())
 		return err
 	})
+	if hides(err) {
+		out.Note = HiddenNote
+		return nil
+	}
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 		return fmt.Errorf("ask for %s: %w", out.Target, err)
 	}
@@ -310,8 +317,27 @@ func (p *Push) ask(ctx context.Context, repo *remote.Repository, path string, b 
 		if there {
 			b.in[path], b.first = true, path
 		}
+		if hides(err) {
+			return nil
+		}
 		return err
 	})
+}
+
+// HiddenNote is the Note of a Missing image where the registry does not say whether it has it.
+const HiddenNote = "the registry has no such repository yet, or these credentials may not read it"
+
+// hides reports whether an error is the answer of a registry that does not say what a repository has. Quay gives it to those who may make
+// repositories, for one that does not exist, until they ask to push. A wrong password has another answer, of the service for tokens.
+func hides(err error) bool {
+	answer, refused := refusal(err)
+	return refused && (answer.StatusCode == http.StatusForbidden || strings.Contains(answer.URL.Path, "/manifests/") || strings.Contains(answer.URL.Path, "/blobs/"))
+}
+
+// refusal returns the answer of a registry, or of its service for tokens, to somebody without a right.
+func refusal(err error) (answer *errcode.ErrorResponse, refused bool) {
+	answer, found := errors.AsType[*errcode.ErrorResponse](err)
+	return answer, found && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden)
 }
 
 func (b *blob) lock(ctx context.Context) error {

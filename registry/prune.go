@@ -49,6 +49,10 @@ func (p *Push) row(e entry, state, note string) Image {
 // longer say what the registry has.
 func (p *Push) stale(ctx context.Context) (list []entry, lost []string, err error) {
 	all, err := p.readPushed(ctx)
+	if hides(err) {
+		p.options.Say("nothing of earlier pushes is removed: the registry has no record of them yet, or these credentials may not read it")
+		return nil, nil, nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,6 +34,9 @@ func (p *Push) Run(ctx context.Context) (Summary, error) {
 		group.Go(func() error {
 			u := upload{Push: p, image: i, path: p.options.Target.path(i.repository), sent: &sent, mounted: &mounted}
 			digest, note, err := u.run(ctx)
+			if _, refused := refusal(err); refused {
+				return fmt.Errorf("push %s: %w\ngive these credentials the right to push to %s, and to make it if it does not exist", done.Images[n].Target, err, u.path)
+			}
 			if err != nil {
 				return fmt.Errorf("push %s: %w", done.Images[n].Target, err)
 			}
@@ -104,7 +107,7 @@ func (u *upload) bring(ctx context.Context, b *blob) error {
 	tried := false
 	err := u.options.retry(ctx, func(ctx context.Context) error {
 		if tried { // an answer may be lost, and not the bytes
-			if there, err := u.repo.Blobs().Exists(ctx, b.Descriptor); err != nil || there {
+			if there, err := u.repo.Blobs().Exists(ctx, b.Descriptor); there || err != nil && !hides(err) {
 				return err
 			}
 		}

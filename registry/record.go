@@ -15,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
 // The record of what pushes below a prefix have brought: an artifact with one layer, a document in JSON.
@@ -181,7 +182,11 @@ func (p *Push) record(ctx context.Context) {
 	if len(brings) == 0 {
 		return
 	}
-	all, err := p.readPushed(ctx)
+	var all pushed
+	repo, err := p.open(p.options.Target.path(recordRepository))
+	if err == nil { // who asks for the right to push reads also what does not exist yet: see hides
+		all, err = p.readPushed(auth.AppendRepositoryScope(ctx, repo.Reference, auth.ActionPull, auth.ActionPush))
+	}
 	if err == nil {
 		before := maps.Clone(all)
 		for _, e := range brings {

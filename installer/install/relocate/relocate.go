@@ -236,14 +236,18 @@ func (r *Relocation) checkRegistry(ctx context.Context) error {
 		return err
 	}
 	var missing []string
+	hidden := ""
 	for _, image := range found.Images {
 		if image.Kind == registry.KindImage && image.State != registry.Present {
 			missing = append(missing, image.Target)
+			if image.Note == registry.HiddenNote {
+				hidden = ", or does not show them to these credentials"
+			}
 		}
 	}
 	if len(missing) > 0 {
-		return &RefusedError{fmt.Errorf("the registry lacks images of the bundle: push them with 'sealift push %s %s'\n  %s",
-			r.options.Bundle.Bundle, o.Target, strings.Join(missing, "\n  "))}
+		return &RefusedError{fmt.Errorf("the registry lacks images of the bundle%s: push them with 'sealift push %s %s'\n  %s",
+			hidden, r.options.Bundle.Bundle, o.Target, strings.Join(missing, "\n  "))}
 	}
 	if pinned := unpullable(r.plan, found.Images); len(pinned) > 0 {
 		return &RefusedError{fmt.Errorf("the registry lacks platforms of images, and so the digests by which objects name them: build the packages with all platforms, and push them\n  %s",
