@@ -20,6 +20,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/sealift/sealift/bundle/ocilayout"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // Stale lists what earlier pushes below the prefix have brought, by their own record, and what this archive does not have. A tag that
@@ -165,39 +166,65 @@ func (p *Push) pruneRepository(ctx context.Context, stale []entry, record pushed
 	for _, e := range stale {
 		going[e.Digest] = true
 	}
-	for _, e := range stale {
-		now, err := p.resolve(ctx, repo, e.Name)
-		if err != nil {
-			return done, err
-		}
-		if now != e.Digest {
-			done = append(done, p.row(e, Kept, "somebody else has pushed it again"))
-			continue
-		}
-		untagged := false
-		if e.Name != e.Digest {
-			if untagged, err = p.remove(ctx, repo, e.Name); err != nil {
-				return done, err
-			}
-		}
-		if needed[e.Digest] {
-			if !untagged {
-				done = append(done, p.row(e, Kept, "another tag leads to it, and the registry removes no single tags"))
+	for progress := true; progress && len(stale) > 0; { // a manifest may go once an index that lists it has gone
+		progress = false
+		var refused []entry
+		var rows []Image
+		for _, e := range stale {
+			row, again, err := p.pruneEntry(ctx, repo, e, needed[e.Digest], going)
+			switch {
+			case err != nil:
+				return append(done, rows...), err
+			case again:
+				refused, rows = append(refused, e), append(rows, row)
 				continue
+			case row.State == Removed:
+				progress = true
+				delete(record, e.key())
+				p.options.Say("removed " + row.Target)
 			}
-		} else if gone, err := p.remove(ctx, repo, e.Digest); err != nil {
-			return done, err
-		} else if !gone && !untagged {
-			return done, fmt.Errorf("%s refuses to delete %s: allow that in its configuration, and give these credentials the right", p.options.Target.Host, p.row(e, "", "").Target)
+			done = append(done, row)
 		}
-		if err := p.removeReferrersTag(ctx, repo, e.Digest, going); err != nil {
-			return done, err
+		if stale = refused; !progress {
+			done = append(done, rows...)
 		}
-		delete(record, e.key())
-		done = append(done, p.row(e, Removed, ""))
-		p.options.Say("removed " + p.row(e, "", "").Target)
 	}
 	return done, nil
+}
+
+// pruneEntry removes an entry, or only its tag if its manifest is needed. again reports that the registry refused it for a reason that may
+// pass with others.
+func (p *Push) pruneEntry(ctx context.Context, repo *remote.Repository, e entry, needed bool, going map[string]bool) (row Image, again bool, err error) {
+	now, err := p.resolve(ctx, repo, e.Name)
+	if err != nil {
+		return row, false, err
+	}
+	if now != e.Digest {
+		return p.row(e, Kept, "somebody else has pushed it again"), false, nil
+	}
+	untagged, gone, why := false, false, ""
+	if e.Name != e.Digest {
+		if untagged, why, err = p.remove(ctx, repo, e.Name); err != nil {
+			return row, false, err
+		}
+	}
+	if !needed {
+		var held string
+		if gone, held, err = p.remove(ctx, repo, e.Digest); err != nil {
+			return row, false, err
+		}
+		why = cmp.Or(held, why)
+	}
+	switch {
+	case gone || untagged:
+	case why != "":
+		return p.row(e, Kept, "the registry refuses to delete it: "+why), true, nil
+	case needed:
+		return p.row(e, Kept, "another tag leads to it, and the registry removes no single tags"), false, nil
+	default:
+		return row, false, fmt.Errorf("%s refuses to delete %s: allow that in its configuration, and give these credentials the right", p.options.Target.Host, p.row(e, "", "").Target)
+	}
+	return p.row(e, Removed, ""), false, p.removeReferrersTag(ctx, repo, e.Digest, going)
 }
 
 // withoutAttached splits off the attachments to what is needed, and to those attachments.
@@ -312,15 +339,16 @@ func (p *Push) removeReferrersTag(ctx context.Context, repo *remote.Repository, 
 		return nil // somebody else has attached something
 	}
 	for _, name := range []string{tag, d.Digest.String()} {
-		if _, err := p.remove(ctx, repo, name); err != nil {
+		if _, _, err := p.remove(ctx, repo, name); err != nil { // a list that is refused does no harm
 			return err
 		}
 	}
 	return nil
 }
 
-// remove deletes a tag, or a manifest by its digest with all of its tags. It reports false if the registry does not do that.
-func (p *Push) remove(ctx context.Context, repo *remote.Repository, name string) (done bool, err error) {
+// remove deletes a tag, or a manifest by its digest with all of its tags. It reports false if the registry does not do that. why is the
+// reason that the registry gives for keeping this one, such as an index that lists it, or a rule.
+func (p *Push) remove(ctx context.Context, repo *remote.Repository, name string) (done bool, why string, err error) {
 	scheme := "https"
 	if repo.PlainHTTP {
 		scheme = "http"
@@ -336,18 +364,29 @@ func (p *Push) remove(ctx context.Context, repo *remote.Repository, name string)
 			return err
 		}
 		defer resp.Body.Close()
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxManifest)) // so that the connection is used again
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxManifest)) // all of it, so that the connection is used again
 		switch {
 		case resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotFound:
 			done = true
 		case resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented:
+		case resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusConflict || resp.StatusCode == http.StatusPreconditionFailed:
+			why = reason(resp.StatusCode, said)
 		default:
 			return &errcode.ErrorResponse{Method: http.MethodDelete, URL: req.URL, StatusCode: resp.StatusCode}
 		}
 		return nil
 	})
 	if err != nil {
-		return false, fmt.Errorf("delete %s in %s: %w", name, repo.Reference.Repository, err)
+		return false, "", fmt.Errorf("delete %s in %s: %w", name, repo.Reference.Repository, err)
 	}
-	return done, nil
+	return done, why, nil
+}
+
+// reason is the beginning of what an answer of a registry says, or else the words for its status.
+func reason(status int, answer []byte) string {
+	var said struct{ Errors errcode.Errors }
+	if err := json.Unmarshal(answer, &said); err != nil || len(said.Errors) == 0 {
+		return http.StatusText(status)
+	}
+	return diag.Short(said.Errors.Error())
 }

@@ -314,3 +314,61 @@ func TestDeletingIsRefused(t *testing.T) {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
+
+// TestPruneGoesOnWhereRegistryRefuses uses a registry that keeps a manifest while an index lists it, as Harbor does, and one with a rule for good.
+func TestPruneGoesOnWhereRegistryRefuses(t *testing.T) {
+	s := newSite(t)
+	o := recorded(t, s.Host)
+	child := index(platformImage(t, "amd64", layer(t, 1)))
+	held, err := child.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]v1.ImageIndex{
+		"a.example/app:1": child, "a.example/app:2": index(platformImage(t, "amd64", layer(t, 2))),
+		"b.example/ruled:1": index(platformImage(t, "amd64", layer(t, 3))), "c.example/last:1": index(platformImage(t, "amd64", layer(t, 4))),
+	}
+	if _, err := push(t.Context(), content(t, images), o); err != nil {
+		t.Fatal(err)
+	}
+	var deleted atomic.Int64 // of a.example
+	s.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodDelete {
+			return false
+		}
+		first := strings.HasSuffix(r.URL.Path, "/app/manifests/"+held.String()) || strings.HasSuffix(r.URL.Path, "/app/manifests/1")
+		switch {
+		case first && deleted.Load() == 0:
+			w.WriteHeader(http.StatusPreconditionFailed)
+		case strings.Contains(r.URL.Path, "/b.example/"):
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"errors": [{"code": "DENIED", "message": "a rule keeps it` + strings.Repeat("!", 1000) + `"}]}`))
+		default:
+			if !first {
+				deleted.Add(1)
+			}
+			return false
+		}
+		return true
+	})
+	p, err := registry.Prepare(t.Context(), withChart(t, "none", nil), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stale, err := p.Stale(t.Context()); err != nil || len(stale) != len(images) {
+		t.Fatal(stale, err)
+	}
+	done, err := p.Prune(t.Context())
+	if err != nil || len(done) != len(images) {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	for _, i := range done {
+		kept := strings.HasPrefix(i.Ref, "b.example/")
+		if kept != (i.State == registry.Kept) || kept && (!strings.Contains(i.Note, "a rule keeps it") || len(i.Note) > 500) {
+			t.Errorf("%+v", i)
+		}
+	}
+	if left, err := p.Stale(t.Context()); err != nil || len(left) != 1 || left[0].Ref != "b.example/ruled:1" {
+		t.Errorf("the record has %+v, %v", left, err)
+	}
+}
