@@ -290,6 +290,51 @@ func TestLeanLayersReplaceThoseOfSignedPackages(t *testing.T) {
 	}
 }
 
+// TestPlainLayersServeLeanPackages adds a signed package with lean layers to a bundle that has them as the manifests name them, and then
+// another bundle to a cluster that has both.
+func TestPlainLayersServeLeanPackages(t *testing.T) {
+	key, err := signature.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := key.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, lean := leanPackage(t)
+	_, layer, _ := leanLayer(t)
+	signed := open(t, write(t, of, bundle.WriteOptions{Key: key}))
+	before := of
+	before.Files = []bundle.File{of.Files[0], layer}
+	old := assembled(t, bundle.Bundle{Packages: []*bundle.Archive{open(t, write(t, before, bundle.WriteOptions{}))}})
+	since, err := old.Since()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := bundle.Bundle{Packages: []*bundle.Archive{signed}, Since: since}
+	added := assembled(t, made)
+	if e, ok := added.Entry(layer.Path); !ok || e.Encoding != bundle.InBase || e.Size != layer.Size || e.Layer != nil {
+		t.Errorf("the layer is %+v, %v", e, ok)
+	}
+	if _, ok := added.Entry(lean.Path); ok {
+		t.Error("the lean layer is carried")
+	}
+	if err := added.WithBase(old); err != nil {
+		t.Fatal(err)
+	}
+	if err := added.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if trust, err := added.VerifySignature(public); err != nil || len(trust.Packages) != 1 || trust.Packages[0].Signer == "" {
+		t.Errorf("%+v, %v", trust, err)
+	}
+
+	made.Since = bundle.SinceInstalled(added.Digest, []bundle.InstalledPackage{{Archive: signed, Lean: added.Index.LeanLayers(added.Index.Packages[0])}})
+	if e, ok := assembled(t, made).Entry(lean.Path); !ok || e.Encoding == bundle.InBase {
+		t.Errorf("a cluster that lacks the lean layer is to have %+v, %v", e, ok)
+	}
+}
+
 func bytesOf(t *testing.T, b bundle.Bundle) []byte {
 	t.Helper()
 	var buf bytes.Buffer

@@ -228,15 +228,19 @@ func (a *Archive) matches(p PackageInfo, x Index) error {
 	return nil
 }
 
-// hasForm reports whether a bundle has another form of a layer of a package: lean, or made by a patch. The signed configuration of the
-// image, by its diff_ids, says what each form must unpack to.
+// hasForm reports whether a bundle has another form of a layer of a package: lean, made by a patch, or as the manifest names it. The signed
+// configuration of the image, by its diff_ids, says what each form must unpack to.
 func (a *Archive) hasForm(want Entry) bool {
 	if want.Layer == nil {
 		got, ok := a.lean[want.Path]
 		return ok && got.Mode == want.Mode && got.Layer.Blob == want.SHA256
 	}
-	got, ok := a.lean[path.Join(path.Dir(want.Path), want.Layer.Blob)]
-	return ok && got.Mode == want.Mode && got.Layer.Blob == want.Layer.Blob && got.Layer.DiffID == want.Layer.DiffID
+	named := path.Join(path.Dir(want.Path), want.Layer.Blob)
+	if got, ok := a.lean[named]; ok {
+		return got.Mode == want.Mode && got.Layer.Blob == want.Layer.Blob && got.Layer.DiffID == want.Layer.DiffID
+	}
+	got, ok := a.entries[named]
+	return ok && got.Mode == want.Mode && got.SHA256 == want.Layer.Blob && got.Layer == nil
 }
 
 // outsidePackages lists the files of a bundle that belong to no package.

@@ -15,6 +15,7 @@ import (
 type Since struct {
 	digest   string            // of the index
 	paths    map[string]string // paths of its files by sha256
+	sizes    map[string]int64  // of those that are no lean layers
 	packages []PackageInfo
 	lean     bool
 }
@@ -29,11 +30,15 @@ func NewSince(index []byte) (*Since, error) {
 	if x.Kind != KindBundle {
 		return nil, errors.New("is a package; a bundle can only extend a bundle")
 	}
-	s := &Since{digest: sha256hex.Of(index), paths: make(map[string]string, len(x.Entries)), packages: x.Packages}
+	s := &Since{digest: sha256hex.Of(index), paths: make(map[string]string, len(x.Entries)), sizes: map[string]int64{}, packages: x.Packages}
 	for _, e := range x.Entries {
-		if !e.NeedsBase() {
-			s.paths[e.SHA256] = e.Path
-			s.lean = s.lean || e.Layer != nil
+		if e.NeedsBase() {
+			continue
+		}
+		if s.paths[e.SHA256] = e.Path; e.Layer != nil {
+			s.lean = true
+		} else {
+			s.sizes[e.SHA256] = e.Size
 		}
 	}
 	return s, nil
@@ -48,7 +53,7 @@ type InstalledPackage struct {
 
 // SinceInstalled returns the content of an installed bundle, by the digest of its index, as far as packages have it.
 func SinceInstalled(digest string, packages []InstalledPackage) *Since {
-	s := &Since{digest: digest, paths: map[string]string{}}
+	s := &Since{digest: digest, paths: map[string]string{}, sizes: map[string]int64{}}
 	for _, p := range packages {
 		for _, e := range p.Index.Entries {
 			named := e.SHA256 // by the manifest
@@ -59,7 +64,9 @@ func SinceInstalled(digest string, packages []InstalledPackage) *Since {
 				s.paths[lean], s.lean = path.Join(path.Dir(e.Path), lean), true
 				continue
 			}
-			s.paths[e.SHA256] = e.Path
+			if e.Layer == nil { // otherwise the cluster has the layer as the manifest names it, and the package does not say its size
+				s.paths[e.SHA256], s.sizes[e.SHA256] = e.Path, e.Size
+			}
 		}
 	}
 	return s
@@ -83,8 +90,8 @@ func (s *Since) Has(e Entry) (string, bool) {
 	return at, ok
 }
 
-// Left returns the entry with which a later bundle leaves out a file, if the earlier one has it: as the package has it, in the lean form, or as
-// the tar of a layer that a patch made. lean is nil for a file that the later bundle has in one form.
+// Left returns the entry with which a later bundle leaves out a file, if the earlier one has it: as the package has it, in the lean form, as
+// the tar of a layer that a patch made, or as the manifest names the layer. lean is nil for a file that the later bundle has in one form.
 func (s *Since) Left(e Entry, lean *Entry) (Entry, bool) {
 	forms := []Entry{e}
 	if lean != nil {
@@ -92,6 +99,11 @@ func (s *Since) Left(e Entry, lean *Entry) (Entry, bool) {
 	}
 	if l := forms[len(forms)-1].Layer; l != nil {
 		forms = append(forms, Entry{Path: path.Join(path.Dir(e.Path), l.DiffID), Mode: e.Mode, Size: l.Size, SHA256: l.DiffID, Layer: &Layer{Blob: l.Blob, DiffID: l.DiffID, Size: l.Size}})
+	}
+	if l := e.Layer; l != nil && s != nil {
+		if size, plain := s.sizes[l.Blob]; plain {
+			forms = append(forms, Entry{Path: path.Join(path.Dir(e.Path), l.Blob), Mode: e.Mode, Size: size, SHA256: l.Blob})
+		}
 	}
 	for _, f := range forms {
 		if at, ok := s.Has(f); ok {

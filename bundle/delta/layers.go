@@ -126,8 +126,10 @@ func carried(a *bundle.Archive, l layer) (content, bool) {
 
 // has reports whether the reader has a layer in some form. It notes in the new bundle if an earlier patch made that form.
 func (m *maker) has(ctx context.Context, t target, l layer, now content) (_ bool, err error) {
-	if _, ok := m.Since.Has(now.entry); ok {
-		return true, nil
+	for _, form := range []bundle.Entry{now.entry, {SHA256: now.layer}} {
+		if _, ok := m.Since.Has(form); ok {
+			return true, nil
+		}
 	}
 	lean, ok := t.leanLayer(l)
 	if ok {
