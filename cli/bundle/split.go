@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -82,9 +83,16 @@ func (p *percent) Set(text string) error {
 // writeParts writes the bundle as a folder with parts, the scripts, and the sealift that these start. The folder appears when it is
 // complete.
 func writeParts(ctx context.Context, plan *assemble.Plan, o bundleOptions) error {
-	if left, err := os.ReadDir(o.out); err == nil && len(left) > 0 {
+	left, err := os.ReadDir(o.out)
+	switch {
+	case err == nil && len(left) > 0:
 		return fmt.Errorf("%s: a bundle in parts needs a folder of its own, and this one has files; name another with --out", o.out)
-	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+	case err == nil:
+		err = replaceable(o.out)
+	case errors.Is(err, os.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	parent, base := filepath.Split(filepath.Clean(o.out))
@@ -115,6 +123,39 @@ func writeParts(ctx context.Context, plan *assemble.Plan, o bundleOptions) error
 		return err
 	}
 	return atomicfile.SyncDir(parent)
+}
+
+// replaceable returns an error if a finished folder cannot take the place of an empty one: where a disk is mounted, through a link, or in the
+// current folder.
+func replaceable(folder string) error {
+	own, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	above, err := os.Stat(folder + "/..") // of what a link leads to
+	if err != nil {
+		return err
+	}
+	here, err := os.Stat(".")
+	if err != nil {
+		return err
+	}
+	link, err := os.Lstat(filepath.Clean(folder))
+	if err != nil {
+		return err
+	}
+	on, _ := own.Sys().(*syscall.Stat_t) // every file of Linux has one
+	below, _ := above.Sys().(*syscall.Stat_t)
+	inside := filepath.Join(folder, "parts")
+	switch {
+	case on.Dev != below.Dev || os.SameFile(own, above):
+		return fmt.Errorf("%s is the root of a file system; name a folder on it, such as %s", folder, inside)
+	case link.Mode()&os.ModeSymlink != 0:
+		return fmt.Errorf("%s is a link, which no folder can replace; name a folder in it, such as %s", folder, inside)
+	case os.SameFile(own, here):
+		return fmt.Errorf("%s is the current folder, which no other can replace; name a folder in it, such as %s", folder, inside)
+	}
+	return nil
 }
 
 // completeParts verifies the archive in parts, and puts beside them what starts an install.

@@ -96,6 +96,28 @@ func TestBundleInPartsIsRepaired(t *testing.T) {
 	_ = a.Close()
 }
 
+func TestFoldersThatCannotBeReplacedAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	link, empty := filepath.Join(dir, "link"), filepath.Join(dir, "empty")
+	if err := errors.Join(os.Mkdir(empty, 0o700), os.Symlink(empty, link)); err != nil {
+		t.Fatal(err)
+	}
+	for folder, want := range map[string]string{
+		"/proc": "/proc is the root of a file system; name a folder on it, such as /proc/parts", "/proc/": "such as /proc/parts", "/": "such as /parts", link: "is a link",
+	} {
+		if err := replaceable(folder); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", folder, err)
+		}
+	}
+	if err := replaceable(empty); err != nil {
+		t.Error(err)
+	}
+	t.Chdir(empty)
+	if err := replaceable("."); err == nil || !strings.Contains(err.Error(), "name a folder in it, such as parts") {
+		t.Error(err)
+	}
+}
+
 // damage flips ten bytes in the middle of a file, within one block.
 func damage(t *testing.T, name string) {
 	t.Helper()
