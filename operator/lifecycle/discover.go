@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/module"
+	"github.com/sealift/sealift/operator/values"
 )
 
 // The variables of an enabled script.
@@ -113,10 +114,11 @@ func (o *Operator) look(ctx context.Context, survey *kube.Survey, verdicts map[*
 	return known, nil
 }
 
-// foreignReleases are releases without a module, in reverse order like all deletions.
+// foreignReleases are releases without a module, in reverse order like all deletions. Global hooks keep those that they switch on.
 func (o *Operator) foreignReleases(known map[string]helm.Record) (names []string) {
+	flags := o.store.hookFlags()
 	for name := range known {
-		if !slices.ContainsFunc(o.units, func(u *unit) bool { return u.Name == name }) {
+		if !flags[values.Key(name)] && !slices.ContainsFunc(o.units, func(u *unit) bool { return u.Name == name }) {
 			names = append(names, name)
 		}
 	}
