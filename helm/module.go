@@ -48,8 +48,8 @@ func ModuleKey(name string) string {
 	return out.String()
 }
 
-// InModuleChart reports whether a file of a module, by its path below the module, is part of the module's chart. The others belong
-// to the operator, or, if the module is an add-on of Sealift, to that.
+// InModuleChart reports whether a file of a module, by its path below the module, is part of the module's chart, unless that is the whole
+// folder. The others belong to the operator, or, if the module is an add-on of Sealift, to that.
 func InModuleChart(name string, addOn bool) bool {
 	first, rest, _ := strings.Cut(name, "/")
 	if slices.Contains([]string{"hooks", "openapi", "crds"}, first) || name == "enabled" {

@@ -23,7 +23,7 @@ const (
 // maxDepth bounds folders inside each other. Only a link to a folder above it gets there.
 const maxDepth = 32
 
-// readModule reads the files of a module's chart, without what .helmignore names. If there is no Chart.yaml, a default one is used.
+// readModule reads the files of a module's chart, without what .helmignore names. If there is no Chart.yaml, a default one is used.
 func readModule(w helm.Wanted) (map[string][]byte, error) {
 	rules, err := ignore.ParseFile(filepath.Join(w.Dir, ignore.HelmIgnore))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -33,8 +33,10 @@ func readModule(w helm.Wanted) (map[string][]byte, error) {
 		return nil, err
 	}
 	rules.AddDefaults()
-	_, err = os.Stat(filepath.Join(w.Dir, "Manifest"))
-	m := moduleFiles{dir: w.Dir, addOn: err == nil, rules: rules, files: map[string][]byte{}}
+	_, noManifest := os.Stat(filepath.Join(w.Dir, "Manifest"))
+	_, noChart := os.Stat(filepath.Join(w.Dir, chartFile))
+	m := moduleFiles{dir: w.Dir, addOn: noManifest == nil, rules: rules, files: map[string][]byte{}}
+	m.whole = !m.addOn && noChart == nil
 	if err := m.read("", 0); err != nil {
 		return nil, err
 	}
@@ -57,6 +59,7 @@ func moduleChart(w helm.Wanted, files map[string][]byte) (Chart, error) {
 type moduleFiles struct {
 	dir   string
 	addOn bool // it is also an add-on of Sealift
+	whole bool // the chart is the whole folder
 	rules *ignore.Rules
 	files map[string][]byte
 }
@@ -81,7 +84,7 @@ func (m *moduleFiles) read(below string, depth int) error {
 			part += "/any" // a file in it
 		}
 		switch {
-		case !helm.InModuleChart(part, m.addOn) || m.rules.Ignore(name, info):
+		case !m.whole && !helm.InModuleChart(part, m.addOn) || m.rules.Ignore(name, info):
 		case info.IsDir():
 			err = m.read(name, depth+1)
 		case info.Mode().IsRegular():
