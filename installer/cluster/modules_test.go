@@ -156,6 +156,11 @@ func TestNonYAMLKeyIsKept(t *testing.T) {
 	if !bytes.Contains(said.Bytes(), []byte("key hello of ConfigMap  is not YAML")) {
 		t.Error(said.String())
 	}
+	live.Data = map[string]string{"hello": "country: no\n"}
+	data, err = configured(live, []byte(`{"hello":{"a":1}}`), &said)
+	if diff := cmp.Diff(map[string]string{"hello": "a: 1\ncountry: \"no\"\n"}, data); err != nil || diff != "" {
+		t.Errorf("a text that is a boolean in YAML 1.1: %v %s", err, diff)
+	}
 	live.Annotations = map[string]string{givenAnnotation: "{"}
 	if _, err := configured(live, []byte(`{}`), &said); err == nil {
 		t.Error("a damaged annotation is not an error")

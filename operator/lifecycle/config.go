@@ -229,9 +229,9 @@ func (o *Operator) patchConfig(ctx context.Context, key string, operations []val
 func (o *Operator) patched(live map[string]string, key string, rest []values.Operation, flags map[string]*bool,
 ) (data map[string]string, config values.Config, err error) {
 	apart := separateFlag(live, key)
-	var was any
-	if err := yaml.Unmarshal([]byte(apart[key]), &was); err != nil {
-		return nil, config, fmt.Errorf("ConfigMap key %s: not YAML: %w", key, err)
+	was, err := values.ReadSection(key, apart[key])
+	if err != nil {
+		return nil, config, fmt.Errorf("ConfigMap key %s: %w", key, err)
 	}
 	was = orEmpty(was)
 	result, differs, err := values.Apply(map[string]any{key: was}, rest, true)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/internal/strictyaml"
+	"github.com/sealift/sealift/operator/document"
 )
 
 // Config is the configuration of administrators: the data of the ConfigMap.
@@ -51,12 +52,8 @@ func (c *Config) read(key, text string) error {
 	if name, ok := strings.CutSuffix(key, MaintenanceSuffix); ok && name != "" {
 		return c.change(name, func(m *ModuleConfig) error { return m.setMaintenance(strings.TrimSpace(text)) })
 	}
-	asJSON, err := strictyaml.ToJSON([]byte(text))
+	value, err := ReadSection(key, text)
 	if err != nil {
-		return fmt.Errorf("not YAML: %w", err)
-	}
-	var value any
-	if err := json.Unmarshal(asJSON, &value); err != nil {
 		return err
 	}
 	if key == GlobalKey {
@@ -68,6 +65,22 @@ func (c *Config) read(key, text string) error {
 		return nil
 	}
 	return c.change(key, func(m *ModuleConfig) error { return m.setValues(value) })
+}
+
+// ReadSection reads the text of a section: global values as YAML 1.1, and those of a module as YAML 1.2, in which no and off are text.
+func ReadSection(key, text string) (section any, err error) {
+	var asJSON []byte
+	if key == GlobalKey {
+		asJSON, err = strictyaml.ToJSON([]byte(text))
+	} else if section, err = document.First([]byte(text)); err == nil {
+		asJSON, err = json.Marshal(section)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not YAML: %w", err)
+	}
+	section = nil
+	err = json.Unmarshal(asJSON, &section)
+	return section, err
 }
 
 func (c *Config) change(key string, set func(*ModuleConfig) error) error {

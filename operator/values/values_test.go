@@ -241,6 +241,22 @@ func TestMistakesInConfigMapNameKey(t *testing.T) {
 	}
 }
 
+// TestSectionsOfModulesAreYAML12: no is a country, except in global values, as in addon-operator.
+func TestSectionsOfModulesAreYAML12(t *testing.T) {
+	const text = "country: no\nmode: on\nsize: 3\n"
+	config, err := values.ReadConfig(map[string]string{"global": text, "one": text + "day: 2020-01-02\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"country": "no", "mode": "on", "size": 3.0, "day": "2020-01-02"}
+	if diff := cmp.Diff(any(want), config.Modules["one"].Values); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"country": false, "mode": true, "size": 3.0}, config.Global); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestModuleSeesOnlyItsSections(t *testing.T) {
 	all := map[string]any{"global": 1, "one": 2, "two": 3}
 	same(t, "one", values.Sections(all, values.GlobalKey, "one"), any(map[string]any{"global": 1.0, "one": 2.0}))
