@@ -217,7 +217,7 @@ func checksum(manifest string) string {
 
 // reason returns why a release has to be upgraded, or "".
 func (m *Modules) reason(ctx context.Context, w helm.Wanted, record helm.Record, r rendering) (string, error) {
-	_, unmanaged := record.Labels[unmanagedLabel]
+	unmanaged := record.Labels[unmanagedLabel] == "true" // addon-operator labels managed releases, too: with false
 	switch {
 	case record.Revision == 0:
 		return "it is not installed", nil
