@@ -33,6 +33,8 @@ type Owner interface {
 	Answers() []string
 	// Ending reports whether the owner waits in the main queue to stop its hooks. A run that fails does not hold that up.
 	Ending() bool
+	// Off reports whether the owner is off and about to stop its hooks. They do not run for events and schedules then.
+	Off() bool
 	// Take handles the hook's other results, after its metrics and its object patches. An error repeats the run.
 	Take(ctx context.Context, h *Hook, contexts []binding.Context, answers map[string][]byte) error
 }

@@ -24,6 +24,8 @@ func (*owner) Files() (map[string][]byte, error) {
 
 func (*owner) Ending() bool { return false }
 
+func (*owner) Off() bool { return false }
+
 func (*owner) Answers() []string { return []string{"VALUES_JSON_PATCH_PATH"} }
 
 func (o *owner) Take(_ context.Context, h *engine.Hook, contexts []bindings.Context, answers map[string][]byte) error {

@@ -39,7 +39,8 @@ func (h *Hook) needsSnapshots() bool {
 		slices.ContainsFunc(h.Config.Conversions, func(b binding.Conversion) bool { return includes(b.Common) })
 }
 
-// review runs a hook for one review, and applies its metrics and object patches.
+// review runs a hook for one review, and applies its metrics and object patches. It does so also while the hook's owner is off: until the
+// hook ends, the API server asks, and would refuse requests without an answer.
 func (e *Engine) review(ctx context.Context, h *Hook, c binding.Context) ([]byte, error) {
 	if h.limit != nil {
 		if err := h.limit.Wait(ctx); err != nil { // at once, if its turn comes after the end of ctx

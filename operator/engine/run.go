@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,7 +30,7 @@ const (
 
 // do runs a hook for the task at the head of a queue, and for the runs of the same hook behind it.
 func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook) error {
-	if h.stopped() { // it would hold up the queue until its rate lets it run
+	if h.useless(t) { // it would hold up the queue until its rate lets it run
 		return nil
 	}
 	if h.limit != nil {
@@ -37,7 +38,7 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 			return err
 		}
 	}
-	if h.stopped() { // tasks behind it may belong to a hook that replaced it
+	if h.useless(t) { // tasks behind it may belong to a hook that replaced it
 		return nil
 	}
 	q.Combine(t)
@@ -52,6 +53,13 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 		return nil
 	}
 	return err
+}
+
+// useless reports whether nobody wants a run any more: the hook was removed, or its owner is off and something has happened that
+// would have led to the run.
+func (h *Hook) useless(t *queue.Task) bool {
+	happened := func(c binding.Context) bool { return c.Type == binding.OnKubernetes || c.Type == binding.OnSchedule }
+	return h.stopped() || h.folder.Owner != nil && slices.ContainsFunc(t.Contexts, happened) && h.folder.Owner.Off()
 }
 
 // runOnce runs a hook as a process, and applies its result.

@@ -72,6 +72,7 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	told := map[*unit]bool{}
 	for u, v := range verdicts {
 		told[u] = u.why == v.why
+		u.watched = u.watched && (u.enabled || !v.on) // its hooks missed events while it was off, and it was not deleted
 		u.enabled, u.why = v.on, v.why
 	}
 	purged := o.purged

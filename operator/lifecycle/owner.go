@@ -40,6 +40,16 @@ func (o *owner) Files() (map[string][]byte, error) {
 // Ending reports whether a reload waits that will switch the module off.
 func (o *owner) Ending() bool { return o.unit != nil && o.operator.ending(o.unit) }
 
+// Off reports whether the module is off, and will be deleted.
+func (o *owner) Off() bool {
+	if o.unit == nil {
+		return false
+	}
+	o.operator.mu.Lock()
+	defer o.operator.mu.Unlock()
+	return !o.unit.enabled
+}
+
 // Answers are the patches.
 func (*owner) Answers() []string { return []string{valuesPatchFile, configPatchFile} }
 
