@@ -162,7 +162,7 @@ func (o *Operator) configChanged(ctx context.Context) error {
 	o.store.use(config)
 	o.warnUnknownKeys(ctx, o.store.unknownKeys(before), o.store.unknownKeys(config))
 	o.mu.Lock()
-	started := o.state.number > 0 // otherwise the first reload sees it
+	started := o.state.waiting || o.state.started // otherwise the first reload sees it
 	o.mu.Unlock()
 	if started {
 		o.react(before, config)
@@ -185,7 +185,7 @@ func (o *Operator) react(before, after values.Config) {
 		}
 	}
 	if everything {
-		o.reload("configChanged")
+		o.restart("configChanged")
 		return
 	}
 	for _, u := range runs {

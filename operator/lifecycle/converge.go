@@ -17,7 +17,7 @@ const discoverPause = 5 * time.Second
 
 // state is the progress of the reloads of all modules.
 type state struct {
-	// number is that of the last requested reload. Steps of an older one do nothing.
+	// number is that of the reload that counts. Steps of an older one do nothing.
 	number  int
 	waiting bool // a reload is queued that has not begun
 	running bool // one has begun and is not over
@@ -35,7 +35,16 @@ type converge struct {
 	before     [sha256.Size]byte // the sum of global values before the hooks after all modules
 }
 
-// reload queues a reload of all modules. One that runs is given up for it; one that waits is enough.
+// restart is reload for a change by administrators: one that runs is given up for it.
+func (o *Operator) restart(activation string) {
+	o.mu.Lock()
+	o.state.number++
+	o.mu.Unlock()
+	o.reload(activation)
+}
+
+// reload queues a reload of all modules. One that waits is enough. One that runs is over first, unless a step of it fails: hooks in queues of
+// their own may change values more often than all modules can run.
 func (o *Operator) reload(activation string) {
 	o.mu.Lock()
 	if o.state.waiting {
@@ -43,17 +52,19 @@ func (o *Operator) reload(activation string) {
 		return
 	}
 	o.state.waiting = true
-	o.state.number++
-	c := &converge{Operator: o, number: o.state.number, activation: activation}
 	o.mu.Unlock()
+	c := &converge{Operator: o, activation: activation}
 	o.engine.Queues().Add(binding.MainQueue, &queue.Task{Name: "reload all modules, because of " + activation, Do: c.begin})
 	o.engine.Queues().Wake(binding.MainQueue) // a step of the old one may have failed and wait
 }
 
-// obsolete reports whether a newer reload replaces this one.
-func (c *converge) obsolete() bool {
+// obsolete reports whether a newer reload replaces this one, whose next step is t. One that waits does so if the step has failed.
+func (c *converge) obsolete(t *queue.Task) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.state.waiting && t.Failures() > 0 {
+		c.state.number++
+	}
 	return c.state.number != c.number
 }
 
@@ -74,7 +85,7 @@ func (o *Operator) ending(u *unit) bool {
 func (c *converge) step(t *queue.Task) *queue.Task {
 	do := t.Do
 	t.Do = func(ctx context.Context, q *queue.Queue, t *queue.Task) error {
-		if c.obsolete() {
+		if c.obsolete(t) {
 			return nil
 		}
 		return do(ctx, q, t)
@@ -85,6 +96,8 @@ func (c *converge) step(t *queue.Task) *queue.Task {
 func (c *converge) begin(_ context.Context, q *queue.Queue, _ *queue.Task) error {
 	c.mu.Lock()
 	c.state.waiting, c.state.running, c.state.started = false, true, true
+	c.state.number++
+	c.number = c.state.number
 	c.mu.Unlock()
 	c.began = time.Now()
 	next := c.hooks(binding.BeforeAll)

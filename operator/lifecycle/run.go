@@ -33,7 +33,7 @@ func (o *Operator) runTask(u *unit, c *converge, activation string) *queue.Task 
 			on = on && u.defined && (t.Failures() == 0 || !o.state.waiting)
 		}
 		o.mu.Unlock()
-		if !on || c != nil && c.obsolete() {
+		if !on || c != nil && c.obsolete(t) {
 			return nil
 		}
 		begin := time.Now()
