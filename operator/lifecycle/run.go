@@ -204,6 +204,8 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 	u.hooks, u.manifest, u.refs = nil, "", nil
 	o.mu.Unlock()
 	u.loaded, u.started, u.watched, u.scheduled, u.ready, u.defined = false, false, false, false, false, false
+	o.store.forget(u.Key)
+	u.owner.unreported.Store(false)
 	o.log.InfoContext(ctx, "a module was deleted", "module", u.Name, "release", u.released)
 	return nil
 }

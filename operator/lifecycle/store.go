@@ -269,6 +269,13 @@ func (s *store) patch(key string, operations []values.Operation) (changed bool, 
 	return changed, nil
 }
 
+// forget drops the patches of a section.
+func (s *store) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.patches, key)
+}
+
 // splitFlags checks a patch, and extracts the operations on flags such as /ingressEnabled from it. A withdrawn flag is nil.
 func splitFlags(operations []values.Operation, key string) (rest []values.Operation, flags map[string]*bool, err error) {
 	if err := values.CheckPatch(operations, key); err != nil {
