@@ -32,7 +32,7 @@ type Module struct {
 	Key   string // of its values, such as ingressNginx
 	Path  string
 	Order int
-	// Values are those of its own values.yaml, below its key. Enabled is the flag there, or nil.
+	// Values are those of values.yaml beside it, with those of its own over them, below its key. Enabled is the flag in its own, or nil.
 	Values  map[string]any
 	Enabled *bool
 	// Provides, Requires and After are the relations in addon.yaml, if the folder is an add-on of Sealift.
@@ -42,7 +42,7 @@ type Module struct {
 // Found has the modules of the folders.
 type Found struct {
 	Modules []*Module // required modules first; otherwise by order, then by name
-	// Common are the sections of values.yaml beside the modules, by key. Flags are the flags there, by module key.
+	// Common has the global values of values.yaml in all folders, below their key. Flags are the flags there, by module key.
 	Common map[string]any
 	Flags  map[string]bool
 	// Extenders may switch modules on and off.
@@ -107,7 +107,7 @@ func (f *Found) addFolder(dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	f.Common = values.Merge(f.Common, common)
+	f.Common = values.Merge(f.Common, values.Sections(common, values.GlobalKey))
 	maps.Copy(f.Flags, flags)
 	var errs []error
 	for _, entry := range entries { // sorted by name
@@ -124,12 +124,13 @@ func (f *Found) addFolder(dir string, o Options) error {
 		if !info.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		errs = append(errs, f.addModule(path, o))
+		errs = append(errs, f.addModule(path, common, o))
 	}
 	return errors.Join(errs...)
 }
 
-func (f *Found) addModule(path string, o Options) error {
+// addModule adds the module in a folder. common are the values beside it: those of another folder are for the modules there.
+func (f *Found) addModule(path string, common map[string]any, o Options) error {
 	parts := folderName.FindStringSubmatch(filepath.Base(path))
 	if err := catalog.CheckModuleName(parts[2]); err != nil {
 		return fmt.Errorf("module %s: %w", path, err)
@@ -154,7 +155,7 @@ func (f *Found) addModule(path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	m.Values = values.Sections(sections, m.Key)
+	m.Values = values.Merge(values.Sections(common, m.Key), values.Sections(sections, m.Key))
 	if enabled, ok := flags[m.Key]; ok {
 		m.Enabled = &enabled
 	}

@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		"020-b/x": "", "003-c/x": "", "a/x": "", "README.md": "", ".git/x": "",
 		"values.yaml": "global: {a: 1, b: 1}\nb: {x: 1}\nbEnabled: true\n", "003-c/values.yaml": "c: {why: 1}\nb: {not: mine}\ncEnabled: false\n",
 	})
-	second := tree(t, map[string]string{"1-b/x": "", "d-1/x": "", "values.yaml": "global: {b: 2}\ncEnabled: true\n"})
+	second := tree(t, map[string]string{"1-b/x": "", "d-1/x": "", "values.yaml": "global: {b: 2}\ncEnabled: true\nb: {x: 2}\nc: {why: 2}\nd1: {x: 3}\n"})
 	if err := os.Symlink("/nowhere", filepath.Join(first, "dangling")); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,13 @@ func TestFind(t *testing.T) {
 			t.Errorf("no warning of %s:\n%s", warned, &log)
 		}
 	}
-	if text := fmt.Sprint(found.Common, found.Flags, found.Modules[1].Values); text != "map[b:map[x:1] global:map[a:1 b:2]] map[b:true c:true] map[c:map[why:1]]" {
+	if text := fmt.Sprint(found.Common, found.Flags); text != "map[global:map[a:1 b:2]] map[b:true c:true]" {
 		t.Errorf("values are %s", text)
+	}
+	for i, want := range map[int]string{1: "map[c:map[why:1]]", 3: "map[d1:map[x:3]]", 4: "map[b:map[x:1]]"} { // each from its own folder
+		if m := found.Modules[i]; fmt.Sprint(m.Values) != want {
+			t.Errorf("values of %s are %v", m.Name, m.Values)
+		}
 	}
 	b, c := found.Modules[4], found.Modules[1]
 	off, config := false, values.Config{Modules: map[string]values.ModuleConfig{}}
