@@ -194,14 +194,15 @@ func (o *Operator) react(before, after values.Config) {
 }
 
 // patchConfig writes a hook's lasting patch to the ConfigMap, and creates it if necessary. The patch is applied to the live
-// object, so an edit that is not active yet is neither lost nor missed.
-func (o *Operator) patchConfig(ctx context.Context, key string, operations []values.Operation) (changed bool, err error) {
+// object, so an edit that is not active yet is neither lost nor missed. It reports whether it has written something, and whether flags are
+// others now.
+func (o *Operator) patchConfig(ctx context.Context, key string, operations []values.Operation) (wrote, flagged bool, err error) {
 	if len(operations) == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	rest, flags, err := splitFlags(operations, key)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	o.configMu.Lock()
 	defer o.configMu.Unlock()
@@ -218,11 +219,15 @@ func (o *Operator) patchConfig(ctx context.Context, key string, operations []val
 		if err := o.writeConfig(ctx, live, data); err != nil {
 			return err
 		}
-		changed = true
+		wrote = true
+		before := o.store.inForce()
+		for name := range flags {
+			flagged = flagged || !reflect.DeepEqual(before.Modules[name].Enabled, config.Modules[name].Enabled)
+		}
 		o.store.use(config)
 		return nil
 	})
-	return changed, err
+	return wrote, flagged, err
 }
 
 // patched returns the ConfigMap's data after a patch, or nil if the patch changes nothing, and the resulting active configuration.

@@ -16,7 +16,7 @@ func TestHooksKeepReleasesOfNoModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.store.patch(values.GlobalKey, patch); err != nil {
+	if _, _, err := o.store.patch(values.GlobalKey, patch); err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]helm.Record{"mine": {}, "old-app": {}, "gone": {}, "other": {}}

@@ -23,7 +23,7 @@ func TestDeletedModuleLeavesNoPatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.store.patch("a", patch); err != nil || len(o.store.kept("a")) != 1 {
+	if _, _, err := o.store.patch("a", patch); err != nil || len(o.store.kept("a")) != 1 {
 		t.Fatal(err)
 	}
 	if err := o.remove(t.Context(), nil, u, "configChanged"); err != nil {

@@ -51,6 +51,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("unreadable-config", testUnreadableConfig)
 	s.in("lost-place", testLostPlace)
 	s.in("lasting-flags", testLastingFlags)
+	s.in("unwaited-flags", testUnwaitedFlags)
 	s.in("bare-flags", testBareFlags)
 	s.in("seed-synchronization", testSeedSynchronization)
 }

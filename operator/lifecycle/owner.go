@@ -60,21 +60,32 @@ func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Con
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	wrote, err := o.operator.patchConfig(ctx, o.key, lasting)
-	if wrote && isEvent(contexts) {
+	wrote, flagged, err := o.operator.patchConfig(ctx, o.key, lasting)
+	if counts(contexts, wrote, flagged) {
 		o.unreported.Store(true)
 	}
 	if err != nil {
 		return err
 	}
-	changed, err := o.operator.store.patch(o.key, passing)
+	changed, flagged, err := o.operator.store.patch(o.key, passing)
 	if err != nil {
 		return err
 	}
-	if isEvent(contexts) && (o.unreported.Swap(false) || changed) {
+	if happened(contexts) && o.unreported.Swap(false) || counts(contexts, changed, flagged) {
 		o.changed()
 	}
 	return nil
+}
+
+// counts reports whether a change of something, or of flags, has an effect. Flags of a synchronization have one: nobody waits for one in a
+// queue of its own, and modules may be discovered before it.
+func counts(contexts []binding.Context, changed, flagged bool) bool {
+	return changed && isEvent(contexts) || flagged && happened(contexts)
+}
+
+// happened reports whether a run is about the cluster or the time, and not about a step of the operator.
+func happened(contexts []binding.Context) bool {
+	return slices.ContainsFunc(contexts, func(c binding.Context) bool { return c.Type == binding.OnSchedule || c.Type == binding.OnKubernetes })
 }
 
 // isEvent reports whether an event caused a run, whose changes of values have effects. Those of a start and of a synchronization

@@ -227,23 +227,24 @@ func (s *store) given() (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(data), err
 }
 
-// patch adds a new patch of a hook to the stored ones, if the resulting values are valid.
-func (s *store) patch(key string, operations []values.Operation) (changed bool, err error) {
+// patch adds a new patch of a hook to the stored ones, if the resulting values are valid. It reports whether it has changed
+// the section, and whether flags.
+func (s *store) patch(key string, operations []values.Operation) (changed, flagged bool, err error) {
 	if len(operations) == 0 {
-		return false, nil
+		return false, false, nil
 	}
 	rest, flags, err := splitFlags(operations, key)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, err := s.merged(key)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if _, _, err = values.Apply(map[string]any{key: before}, rest, true); err != nil {
-		return false, err
+		return false, false, err
 	}
 	kept := s.patches[key]
 	s.patches[key] = values.Compact(kept, rest)
@@ -253,20 +254,19 @@ func (s *store) patch(key string, operations []values.Operation) (changed bool, 
 	}
 	if err != nil {
 		s.patches[key] = kept
-		return false, err
+		return false, false, err
 	}
-	changed = !reflect.DeepEqual(before, after)
 	for name, flag := range flags {
 		old, had := s.flags[name]
 		if flag == nil {
-			changed = changed || had
+			flagged = flagged || had
 			delete(s.flags, name)
 			continue
 		}
-		changed = changed || !had || old != *flag
+		flagged = flagged || !had || old != *flag
 		s.flags[name] = *flag
 	}
-	return changed, nil
+	return !reflect.DeepEqual(before, after), flagged, nil
 }
 
 // forget drops the patches of a section.

@@ -187,6 +187,18 @@ true`)
 	}
 }
 
+// testUnwaitedFlags: a synchronization in a queue of its own may be after the discovery of modules. Its flags count all the same.
+func testUnwaitedFlags(s *site) {
+	s.hook("global/g.sh", "kubernetes: ["+s.maps(", queue: side, waitForSynchronization: false")+"]", `until [ -e $TRACE.go ]; do sleep 0.02; done
+echo '{"op":"add","path":"/aEnabled","value":true}' > $CONFIG_VALUES_JSON_PATCH_PATH
+echo '{"op":"add","path":"/bEnabled","value":true}' > $VALUES_JSON_PATCH_PATH`)
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1", "")
+	s.hook("modules/b/hooks/h.sh", "beforeHelm: 1", "")
+	s.start()
+	s.touch(".go")
+	s.traced("g.sh maps:0", "a/hooks/h.sh beforeHelm", "b/hooks/h.sh beforeHelm")
+}
+
 func (s *site) touch(suffix string) {
 	s.Helper()
 	if err := os.WriteFile(s.trace+suffix, nil, 0o600); err != nil {
