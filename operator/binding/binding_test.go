@@ -174,6 +174,31 @@ func TestContextsHaveExactKeys(t *testing.T) {
 	}
 }
 
+// TestFieldsOfDaysWithStarMustBothMatch: also with a step, as in shell-operator.
+func TestFieldsOfDaysWithStarMustBothMatch(t *testing.T) {
+	start := time.Date(2026, time.November, 29, 12, 0, 0, 0, time.UTC) // a Sunday
+	for crontab, want := range map[string]string{
+		"TZ=UTC 0 0 */2 * MON":      "2026-12-07T00:00:00Z",
+		"TZ=UTC 30 0 0 ?/2 * 1":     "2026-12-07T00:00:30Z",
+		"TZ=UTC 0 0 2 * */2":        "2027-01-02T00:00:00Z",
+		"TZ=UTC 0 0 5,*/10 * MON":   "2026-12-21T00:00:00Z",
+		"TZ=UTC 0 0 2 * MON":        "2026-11-30T00:00:00Z", // one of them
+		"TZ=UTC 0 0 * * MON":        "2026-11-30T00:00:00Z",
+		"TZ=UTC @weekly":            "2026-12-06T00:00:00Z",
+		"TZ=UTC 0 0 1-31/2 * MON":   "2026-11-30T00:00:00Z",
+		"TZ=UTC 0 0 29-31/2 1 */6 ": "2027-01-31T00:00:00Z",
+	} {
+		schedule, err := binding.ParseCrontab(crontab)
+		if err != nil {
+			t.Errorf("%s: %v", crontab, err)
+			continue
+		}
+		if got := schedule.Next(start).Format(time.RFC3339); got != want {
+			t.Errorf("%s is next at %s, want %s", crontab, got, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"configVersion: v1\nonStartup: 10\nschedule: [{crontab: 'TZ=UTC */5 * * * *'}]",
