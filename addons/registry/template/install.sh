@@ -7,6 +7,8 @@ registry_preflights() {
     [[ ${REGISTRY_STORAGE_CLASS_NAME:-} =~ ^[a-z0-9.-]*$ ]] || bail "registry.storageClassName is not the name of a storage class"
     [[ ${REGISTRY_PUBLISH_PORT:-0} =~ ^[0-9]{1,5}$ ]] || bail "registry.publishPort must be a port"
     [[ ${REGISTRY_PULL_NAMESPACES//,/ } =~ ^[a-z0-9\ -]*$ ]] || bail "registry.pullNamespaces are not names of namespaces"
+    [ -n "${OBJECT_STORE_VERSION:-}" ] || [ "$(registry_storage)" = volume ] ||
+        bail "the registry keeps its images in the object store: name objectStore in the Installer"
 }
 
 registry() {

@@ -1,6 +1,7 @@
 package upstreamfiles
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ type hooksRun struct {
 	files   map[string]string // texts below the install root, such as bin/kubectl
 	options hook.Variables
 	beside  []string // other add-ons that the bundle has
+	instead string   // a function to call instead of the hook
 }
 
 // call runs the checks and the hook of the add-on, and returns the folder that it applies, and what it said.
@@ -100,7 +102,7 @@ func (r hooksRun) hooks(t *testing.T, s *hook.Shell, variables hook.Variables, p
 			return err
 		}
 	}
-	return s.Call(t.Context(), r.name)
+	return s.Call(t.Context(), cmp.Or(r.instead, r.name))
 }
 
 // release is the line of the add-on's version in the table of releases.

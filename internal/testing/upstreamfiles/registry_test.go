@@ -1,0 +1,54 @@
+package upstreamfiles
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/installer/hooks/hook"
+)
+
+// registryCluster is kubectl for a hook: the cluster has the object that the file beside it names. It does not answer if that is "away".
+const registryCluster = `#!/bin/sh
+has=$(cat "$(dirname "$0")/has")
+[ "$has" != away ] || exit 1
+case " $* " in
+*" get $has "*) echo there ;;
+*" --ignore-not-found "*) ;;
+*) exit 1 ;;
+esac
+`
+
+// What a cluster has whose registry keeps its images in a bucket, or on a volume.
+const registryBucket, registryClaim = "secret registry-bucket", "persistentvolumeclaim registry-data"
+
+// registryRun calls the checks of the add-on, and then one of its functions: the hook would change containerd of this host.
+func registryRun(has, function string, beside []string, options hook.Variables) hooksRun {
+	all := hook.Variables{"KUBECONFIG": "/dev/null"} // a cluster is there
+	all.Add(options)
+	return hooksRun{name: "registry", instead: function, beside: beside, options: all, files: map[string]string{"bin/kubectl": registryCluster, "bin/has": has}}
+}
+
+// TestRegistryNeedsObjectStoreOfItsImages: without the store, an install would end after all nodes were changed.
+func TestRegistryNeedsObjectStoreOfItsImages(t *testing.T) {
+	for name, with := range map[string]struct {
+		has, storage string
+		beside       []string
+		refused      bool
+	}{
+		"a bucket":                     {has: registryBucket, refused: true},
+		"a bucket, another option":     {has: registryBucket, storage: "volume", refused: true},
+		"a bucket, and the store":      {has: registryBucket, beside: []string{"object-store"}},
+		"a volume, another option":     {has: registryClaim, storage: "object-store"},
+		"nothing":                      {},
+		"nothing, and the option":      {storage: "object-store", refused: true},
+		"nothing, option and store":    {storage: "object-store", beside: []string{"object-store"}},
+		"no answer":                    {has: "away"},
+		"no answer, and the option":    {has: "away", storage: "object-store", refused: true},
+		"no answer, and another store": {has: "away", storage: "volume"},
+	} {
+		_, said, err := registryRun(with.has, ":", with.beside, hook.Variables{"REGISTRY_STORAGE": with.storage}).call(t)
+		if refused := strings.Contains(said, "name objectStore in the Installer"); refused != with.refused || (err != nil) != with.refused {
+			t.Errorf("%s: %v; said %q", name, err, said)
+		}
+	}
+}
