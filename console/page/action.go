@@ -90,7 +90,7 @@ func (s *Site) startOutside(w http.ResponseWriter, r *http.Request, v visitor, a
 
 // notStarted answers a person whose action was not started.
 func (s *Site) notStarted(w http.ResponseWriter, r *http.Request, v visitor, action command.Action, err error) error {
-	s.note(s.Audit, r, v, "action "+action.Name, "not started", err.Error())
+	s.note(s.Refused, r, v, "action "+action.Name, "not started", err.Error())
 	status := http.StatusBadRequest
 	if errors.Is(err, command.ErrBusy) || errors.Is(err, background.ErrBusy) {
 		status = http.StatusConflict

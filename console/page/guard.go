@@ -196,7 +196,7 @@ func (s *Site) sendToLogin(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers a person whose role lacks a right.
 func (s *Site) refuse(w http.ResponseWriter, r *http.Request, v visitor, right access.Right) {
-	s.note(s.Audit, r, v, string(right), "refused", "")
+	s.note(s.Refused, r, v, string(right), "refused", "")
 	roles := access.Roles()
 	needed := roles[slices.IndexFunc(roles, func(role access.Role) bool { return role.Has(right) })]
 	s.answer(w, r, v, s.fail(w, r, v, http.StatusForbidden, "Not allowed",

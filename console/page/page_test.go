@@ -163,9 +163,13 @@ func TestActionsAreInTheAudit(t *testing.T) {
 		}
 		return strings.Contains(lines, "pause done")
 	})
-	want := "jane operator login done|jane operator " + string(access.ResumeUpgrade) + " refused|jane operator action upgrade-pause started|jane  action upgrade-pause done|"
+	want := "jane operator login done|jane operator action upgrade-pause started|jane  action upgrade-pause done|"
 	if lines != want {
 		t.Errorf("the audit has\n%s, want\n%s", lines, want)
+	}
+	refused, err := c.options.Refused.Last(10)
+	if err != nil || len(refused) != 1 || refused[0].Who != "jane" || refused[0].What != string(access.ResumeUpgrade) || refused[0].Result != "refused" {
+		t.Errorf("refused: %+v, %v", refused, err)
 	}
 	all, err := os.ReadFile(filepath.Join(c.dir, "audit"))
 	if err != nil || !strings.Contains(string(all), `"from":"127.0.0.1"`) || strings.Contains(string(all), p.form("/")) {
@@ -183,6 +187,28 @@ func TestActionsAreInTheAudit(t *testing.T) {
 	}
 	if strings.Count(c.calls(), "upgrade pause") != before {
 		t.Error("an action ran without an audit")
+	}
+}
+
+// TestRefusalsLeaveTheAuditAlone has requests that a person can repeat for ever. They must not rotate the audit away.
+func TestRefusalsLeaveTheAuditAlone(t *testing.T) {
+	c := start(t, documents())
+	viewer, operator := c.as(access.Viewer), c.named("joe", access.Operator)
+	before, err := c.audit.Last(99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	viewer.get("/audit")
+	viewer.post("/actions/"+command.PauseUpgrade, viewer.form("/"), nil)
+	operator.post("/actions/"+command.PlanUpgrade, operator.form("/"), url.Values{"bundle": {"../x.tar.gz"}})
+	operator.begin(operator.form("/"), "", 0)
+	after, err := c.audit.Last(99)
+	if err != nil || len(after) != len(before) {
+		t.Errorf("the audit has %+v, %v", after, err)
+	}
+	refused, err := c.options.Refused.Last(99)
+	if err != nil || len(refused) != 4 {
+		t.Errorf("refused: %+v, %v", refused, err)
 	}
 }
 

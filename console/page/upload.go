@@ -55,7 +55,7 @@ func (s *Site) createUpload(w http.ResponseWriter, r *http.Request, v visitor) e
 	}
 	u, resumes, err := s.spool.Create(upload.Request{Name: r.Header.Get("Upload-Name"), Length: length, SHA256: r.Header.Get("Upload-SHA256"), Who: v.session.Who()})
 	if err != nil {
-		s.note(s.Audit, r, v, "upload", "not started", err.Error())
+		s.note(s.Refused, r, v, "upload", "not started", err.Error())
 		return s.failUpload(w, err)
 	}
 	result := "started"
