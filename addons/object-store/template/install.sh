@@ -67,14 +67,17 @@ object-store_bucket() {
 }
 
 # object-store_credentials BUCKET NAMESPACE SECRET FILE: writes the Secret of a bucket's owner, and sets OBJECT_STORE_BUCKET_SECRET. Credentials
-# that the cluster has stay.
+# that the cluster has stay. The owner has one key, in however many Secrets: that of an add-on, which works with it, comes first.
 object-store_credentials() {
-    local OBJECT_STORE_BUCKET=$1 OBJECT_STORE_BUCKET_NAMESPACE=$2 OBJECT_STORE_BUCKET_NAME=$3 OBJECT_STORE_BUCKET_BASE64
-    OBJECT_STORE_BUCKET_SECRET=$(object-store_value "$2" "$3" secretKey)
-    [ -n "$OBJECT_STORE_BUCKET_SECRET" ] || OBJECT_STORE_BUCKET_SECRET=$(object-store_value object-store "bucket-$1" secretKey)
-    [ -n "$OBJECT_STORE_BUCKET_SECRET" ] || OBJECT_STORE_BUCKET_SECRET=$(object-store_random)
-    # shellcheck disable=SC2034 # the template reads it
+    local OBJECT_STORE_BUCKET=$1 OBJECT_STORE_BUCKET_NAMESPACE=$2 OBJECT_STORE_BUCKET_NAME=$3 OBJECT_STORE_BUCKET_BASE64 place owner
     OBJECT_STORE_BUCKET_BASE64=$(printf %s "$1" | base64 -w 0)
+    OBJECT_STORE_BUCKET_SECRET=''
+    for place in registry/registry-bucket velero/velero-bucket "$2/$3" "object-store/bucket-$1"; do
+        owner=$(object-store_value "${place%/*}" "${place#*/}" accessKey)
+        [ -n "$OBJECT_STORE_BUCKET_SECRET" ] || [ "$owner" != "$OBJECT_STORE_BUCKET_BASE64" ] ||
+            OBJECT_STORE_BUCKET_SECRET=$(object-store_value "${place%/*}" "${place#*/}" secretKey)
+    done
+    [ -n "$OBJECT_STORE_BUCKET_SECRET" ] || OBJECT_STORE_BUCKET_SECRET=$(object-store_random)
     (umask 077 && render_yaml_file_2 "$DIR/addons/object-store/$OBJECT_STORE_VERSION/yaml/bucket.tmpl.yaml" >"$4")
 }
 

@@ -30,7 +30,7 @@ type hooksRun struct {
 	files   map[string]string // texts below the install root, such as bin/kubectl
 	options hook.Variables
 	beside  []string // other add-ons that the bundle has
-	instead string   // a function to call instead of the hook
+	instead string   // a function to call instead of the hook, and its arguments
 }
 
 // call runs the checks and the hook of the add-on, and returns the folder that it applies, and what it said.
@@ -102,7 +102,8 @@ func (r hooksRun) hooks(t *testing.T, s *hook.Shell, variables hook.Variables, p
 			return err
 		}
 	}
-	return s.Call(t.Context(), cmp.Or(r.instead, r.name))
+	words := strings.Fields(cmp.Or(r.instead, r.name))
+	return s.Call(t.Context(), words[0], words[1:]...)
 }
 
 // release is the line of the add-on's version in the table of releases.
