@@ -67,8 +67,10 @@ prometheus_patch() {
 
 # prometheus_storage DIR: keeps metrics on a volume if the cluster has one of before, or a class for it; else in the pod.
 prometheus_storage() {
-    if ! kubernetes_resource_exists prometheus persistentvolumeclaim prometheus-data && [ -z "${PROMETHEUS_STORAGE_CLASS_NAME:-}" ] &&
-        ! kubectl get storageclasses --no-headers 2>/dev/null | grep -q ' (default) '; then
+    local claim classes
+    claim=$(kubectl --namespace prometheus get persistentvolumeclaim prometheus-data --ignore-not-found --output name)
+    classes=$(kubectl get storageclasses --no-headers)
+    if [ -z "$claim" ] && [ -z "${PROMETHEUS_STORAGE_CLASS_NAME:-}" ] && [[ $classes != *' (default) '* ]]; then
         logWarn "the cluster has no default storage class: Prometheus loses its metrics when its pod is replaced. Add an add-on with storage to the Installer, such as localPathProvisioner"
         prometheus_patch "$1" in-pod
         return

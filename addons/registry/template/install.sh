@@ -2,12 +2,14 @@
 # shellcheck disable=SC2153 # variables of the Installer
 
 registry_preflights() {
+    local storage=${REGISTRY_STORAGE:-}
     [[ ${REGISTRY_STORAGE:-} =~ ^(volume|object-store|)$ ]] || bail "registry.storage must be volume or object-store"
     [[ ${REGISTRY_CLAIM_SIZE:-20Gi} =~ ^[1-9][0-9]*([KMGTP]i?)?$ ]] || bail "registry.claimSize must be a size such as 20Gi"
     [[ ${REGISTRY_STORAGE_CLASS_NAME:-} =~ ^[a-z0-9.-]*$ ]] || bail "registry.storageClassName is not the name of a storage class"
     [[ ${REGISTRY_PUBLISH_PORT:-0} =~ ^[0-9]{1,5}$ ]] || bail "registry.publishPort must be a port"
     [[ ${REGISTRY_PULL_NAMESPACES//,/ } =~ ^[a-z0-9\ -]*$ ]] || bail "registry.pullNamespaces are not names of namespaces"
-    [ -n "${OBJECT_STORE_VERSION:-}" ] || [ "$(registry_storage)" = volume ] ||
+    ! commandExists kubectl || storage=$(registry_storage 2>/dev/null) || storage=${REGISTRY_STORAGE:-} # the cluster may be down
+    [ -n "${OBJECT_STORE_VERSION:-}" ] || [ "$storage" != object-store ] ||
         bail "the registry keeps its images in the object store: name objectStore in the Installer"
 }
 
@@ -54,13 +56,13 @@ registry_trust() {
 # registry_address DIR: prints the address of the Service, which is made first of all, because the certificate names it.
 registry_address() {
     local address
-    address=${KURL_REGISTRY_IP:-$(kubectl --namespace registry get service registry --ignore-not-found --output 'jsonpath={.spec.clusterIP}')}
+    address=${KURL_REGISTRY_IP:-$(kubectl --namespace registry get service registry --ignore-not-found --output 'jsonpath={.spec.clusterIP}')} || return 1
     if [ -z "$address" ]; then
         mkdir "$1/first"
         cp "$1/namespace.yaml" "$1/service.yaml" "$1/first/"
         printf 'resources: [namespace.yaml, service.yaml]\n' >"$1/first/kustomization.yaml"
         sealift_apply registry "$1/first" >&2
-        address=$(kubectl --namespace registry get service registry --output 'jsonpath={.spec.clusterIP}')
+        address=$(kubectl --namespace registry get service registry --output 'jsonpath={.spec.clusterIP}') || return 1
     fi
     printf '%s' "$address"
 }
@@ -72,11 +74,15 @@ registry_patch() {
     insert_patches_strategic_merge "$1/kustomization.yaml" "$2.yaml"
 }
 
-# registry_storage: prints volume or object-store: what the cluster has, the option, or the object store if there is one.
+# registry_storage: prints volume or object-store: what the cluster has, the option, or the object store if there is one. It fails without an
+# answer of the cluster: the registry would move to an empty store.
 registry_storage() {
-    if kubernetes_resource_exists registry secret registry-bucket; then
+    local bucket claim
+    bucket=$(kubectl --namespace registry get secret registry-bucket --ignore-not-found --output name) || return 1
+    claim=$(kubectl --namespace registry get persistentvolumeclaim registry-data --ignore-not-found --output name) || return 1
+    if [ -n "$bucket" ]; then
         echo object-store
-    elif kubernetes_resource_exists registry persistentvolumeclaim registry-data; then
+    elif [ -n "$claim" ]; then
         echo volume
     elif [ -n "${REGISTRY_STORAGE:-}" ]; then
         echo "$REGISTRY_STORAGE"

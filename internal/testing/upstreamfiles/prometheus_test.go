@@ -77,6 +77,14 @@ func TestPrometheusIsAppliedAndRemoved(t *testing.T) {
 	}
 }
 
+// TestPrometheusKeepsItsVolumeWithoutAnswer has a cluster that does not say what it has.
+func TestPrometheusKeepsItsVolumeWithoutAnswer(t *testing.T) {
+	run := hooksRun{name: "prometheus", instead: "prometheus_storage", files: map[string]string{"bin/kubectl": "#!/bin/sh\necho refused >&2\nexit 1\n"}}
+	if _, said, err := run.call(t); err == nil || !strings.HasSuffix(said, "refused\n") {
+		t.Errorf("%v; said %q", err, said)
+	}
+}
+
 // TestPrometheusOptionsAreFollowed looks at what options change.
 func TestPrometheusOptionsAreFollowed(t *testing.T) {
 	dir, _, err := prometheusHooks(t, defaultClass, everyReceiver())

@@ -52,3 +52,27 @@ func TestRegistryNeedsObjectStoreOfItsImages(t *testing.T) {
 		}
 	}
 }
+
+// TestRegistryStaysWhereItsImagesAre: no option moves images, and no question that the cluster does not answer.
+func TestRegistryStaysWhereItsImagesAre(t *testing.T) {
+	store := []string{"object-store"}
+	for name, with := range map[string]struct {
+		has, storage string
+		beside       []string
+		want         string // "" for an error
+	}{
+		"a bucket":                 {registryBucket, "volume", store, "object-store"},
+		"a volume":                 {registryClaim, "object-store", store, "volume"},
+		"nothing":                  {"", "", nil, "volume"},
+		"nothing, and an option":   {"", "volume", store, "volume"},
+		"nothing, and a store":     {"", "", store, "object-store"},
+		"no answer":                {"away", "", store, ""},
+		"no answer, and no store":  {"away", "", nil, ""},
+		"no answer, and an option": {"away", "volume", store, ""},
+	} {
+		_, said, err := registryRun(with.has, "registry_storage", with.beside, hook.Variables{"REGISTRY_STORAGE": with.storage}).call(t)
+		if (err != nil) != (with.want == "") || strings.TrimSpace(said) != with.want {
+			t.Errorf("%s: %v; said %q, want %q", name, err, said, with.want)
+		}
+	}
+}
