@@ -137,7 +137,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 		return app.UsageError("%v", err)
 	}
 	options := install.Options{Scope: node.Scope{Root: o.root, Output: a.ProgramOutput()}, Binary: binary, Trusted: trusted, Verdict: o.verdict, Yes: o.Yes,
-		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)), ChooseAddress: a.addressQuestion(o.Yes || o.Plan)}
+		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)), Outro: a.Err, ChooseAddress: a.addressQuestion(o.Yes || o.Plan)}
 	if o.from != "" {
 		options.Bundle, options.Online = o.from, true
 		options.Open = func() (*bundle.Archive, error) { return a.openOnline(ctx, o.from) }

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/hooks/hook"
 	"github.com/sealift/sealift/installer/host/files"
+	"github.com/sealift/sealift/installer/host/redact"
 	"github.com/sealift/sealift/installer/host/speed"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/preflight"
@@ -27,8 +28,8 @@ func (c *contents) askedAddOns() []addOn {
 }
 
 // askHooks runs those hooks. Nothing is installed on the host yet, and nothing may be: they find the small files of their
-// add-on in a temporary folder, but no images and no host packages. A hook that fails is a failed check.
-func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification, failed []preflight.Result, err error) {
+// add-on in a temporary folder, but no images and no host packages. A hook that fails is a failed check, and what one warns of is a warning.
+func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification, said []preflight.Result, err error) {
 	asked := i.askedAddOns()
 	if len(asked) == 0 {
 		return nil, nil, nil
@@ -48,17 +49,37 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	h := newHooks(dir, asked, variables, io.Discard) // a log would be a change; a hook's output is in its error
 	defer func() { err = errors.Join(err, h.close()) }()
 	for _, a := range asked {
-		found, err := h.preflights(ctx, a)
+		check := a.name() + ": " + a.name() + preflightsHook
+		found, warnings, err := h.preflights(ctx, a)
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
+		for _, text := range i.masked(warnings) {
+			said = append(said, preflight.Result{Check: check, Status: preflight.Warn, Message: text, Hint: "see what the add-on wants; it is installed all the same"})
+		}
 		if err != nil {
-			failed = append(failed, preflight.Result{Check: a.name() + ": " + a.name() + preflightsHook, Status: preflight.Fail, Message: hookRefusal(err),
+			said = append(said, preflight.Result{Check: check, Status: preflight.Fail, Message: hookRefusal(err),
 				Hint: "see what the add-on wants; --exclude-builtin-host-preflights goes on without the checks of add-ons"})
 		}
 		specs = append(specs, found...)
 	}
-	return specs, failed, nil
+	return specs, said, nil
+}
+
+// masked returns the lines of a text, without secrets.
+func (j *job) masked(text string) (lines []string) {
+	if text == "" {
+		return nil
+	}
+	redactor, out := redact.New(), new(strings.Builder)
+	redactor.Hide(j.secrets()...)
+	if redactor.Copy(out, strings.NewReader(text)) != nil {
+		return nil // which no builder causes
+	}
+	for line := range strings.Lines(out.String()) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
 }
 
 // hookRefusal is the message of a hook that refused the host. If the hook failed in another way, it is all that is known about the
@@ -81,20 +102,24 @@ func (c *contents) extractTexts(ctx context.Context, dir string, addOns []addOn)
 	}), root.Close())
 }
 
-// preflights calls the hook of an add-on and reads the specifications whose paths it prints.
-func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Specification, err error) {
+// preflights calls the hook of an add-on and reads the specifications whose paths it prints, and what it warns of, one a line.
+func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Specification, warnings string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, speed.Patience(shortTime))
 	defer cancel()
 	if err := h.start(ctx); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := h.shell.Call(ctx, "sealift_preflights", a.name()); err != nil {
-		h.shell = nil // it ended with the failure
-		return nil, err
+		h.shell = nil // it ended with the failure, which shows what it warned of
+		return nil, "", err
+	}
+	warned, err := regularfile.ReadFile(filepath.Join(h.root, "warnings"))
+	if err != nil {
+		return nil, "", err
 	}
 	printed, err := regularfile.ReadFile(filepath.Join(h.root, "preflights"))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for name := range strings.FieldsSeq(string(printed)) {
 		if !filepath.IsAbs(name) {
@@ -102,9 +127,9 @@ func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Spec
 		}
 		text, err := regularfile.ReadFile(name)
 		if err != nil {
-			return nil, fmt.Errorf("%s%s is to print the paths of specifications alone: %w", a.name(), preflightsHook, err)
+			return nil, "", fmt.Errorf("%s%s is to print the paths of specifications alone: %w", a.name(), preflightsHook, err)
 		}
 		specs = append(specs, preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text})
 	}
-	return specs, nil
+	return specs, string(warned), nil
 }

@@ -69,7 +69,7 @@ type Options struct {
 	ChooseAddress func(network.Choice) (network.Candidate, error)
 	// Yes answers the questions of hooks; without it they get kURL's answers without a terminal.
 	Yes bool
-	// Outro receives the output of the last phase's hooks for people, if Output is nil.
+	// Outro receives the output of the last phase's hooks for people, and the warnings of all hooks, if Output is nil.
 	Outro io.Writer
 }
 
@@ -202,14 +202,15 @@ func (i *Install) refusal() error {
 // prepareHooks creates the shell of the hooks, which starts when the first hook runs.
 func (i *Install) prepareHooks() {
 	o := i.options
-	i.Log.Hide(i.secrets()...)
-	i.said = &hookOutput{log: i.Log}
-	if o.Output == nil {
-		i.said.people = o.Outro
+	people := o.Outro
+	if o.Output != nil { // where all of it is
+		people = nil
 	}
+	i.said = newHookOutput(i.Log, people)
+	i.said.hide(i.secrets()...)
 	i.vars = i.variables()
 	i.hooks = newHooks(o.Root, i.addOns, i.vars, i.said)
-	i.hooks.secret = i.Log.Hide
+	i.hooks.secret = i.said.hide
 	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 }
 

@@ -76,3 +76,22 @@ console_outro() { echo "log in as $CONSOLE_USER with $GENERATED_PASSWORD"; }
 		t.Errorf("people see %q", got)
 	}
 }
+
+// TestWarningsOfHooksReachPeople: hooks may print a line in parts.
+func TestWarningsOfHooksReachPeople(t *testing.T) {
+	var terminal bytes.Buffer
+	log := node.NewLog(t.TempDir(), lifecycle.Installing, nil)
+	o := newHookOutput(log, &terminal)
+	o.hide("made-up-by-hook")
+	for _, part := range []string{"begins\nwarn", "ing: made-up-by-hook is weak\n", "no warning: a\nfailed: b\n", "warning: c\nends\n"} {
+		if n, err := o.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := terminal.String(); got != "warning: ***HIDDEN*** is weak\nwarning: c\n" {
+		t.Errorf("people see %q", got)
+	}
+}

@@ -106,5 +106,9 @@ addon_preflight() {
     [ ! -f "$sealift_file" ] || printf '%s\n' "$sealift_file"
 }
 
-# sealift_preflights NAME: what its hook for checks prints, in a file for Go.
-sealift_preflights() { "$1_preflights" >"$DIR/preflights"; }
+# sealift_preflights NAME: what its hook for checks prints, and what it warns of, in files for Go.
+sealift_preflights() {
+    local sealift_warnings=$DIR/warnings
+    : >"$sealift_warnings"
+    "$1_preflights" >"$DIR/preflights"
+}

@@ -8,7 +8,10 @@ log() { printf '%s\n' "$*" >&2; }
 logStep() { printf '⚙  %s\n' "$*" >&2; }
 logSubstep() { printf '   - %s\n' "$*" >&2; }
 logSuccess() { printf '✔ %s\n' "$*" >&2; }
-logWarn() { printf 'warning: %s\n' "$*" >&2; }
+logWarn() {
+    printf 'warning: %s\n' "$*" >&2
+    [ -z "${sealift_warnings:-}" ] || printf '%s\n' "$*" >>"$sealift_warnings"
+}
 logFail() { printf 'failed: %s\n' "$*" >&2; }
 
 # bail MESSAGE: ends the hook.
