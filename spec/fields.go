@@ -42,8 +42,8 @@ type section struct {
 }
 
 // sections is the table of kURL §2.1. A field names its variable where kURL's name differs from the rule. Two mistakes of
-// kURL are not repeated: there, velero.namespace overwrites VELERO_LOCAL_BUCKET (here VELERO_NAMESPACE), and
-// weave.isEncryptionDisabled sets "1", although the add-on compares it with "0".
+// kURL are not repeated: there, velero.namespace overwrites VELERO_LOCAL_BUCKET (here it has no effect: Velero is in the
+// namespace velero, as in kURL), and weave.isEncryptionDisabled sets "1", although the add-on compares it with "0".
 func sections() []section {
 	return slices.Concat(distributionSections(), networkSections(), storageSections(), serviceSections(), hostSections())
 }
@@ -173,7 +173,7 @@ func serviceSections() []section {
 			{key: "uiBindPort", is: integer},
 		}},
 		{key: "velero", override: true, fields: []field{
-			{key: "namespace", is: text},
+			{key: "namespace", is: text, variable: unexported},
 			{key: "disableCLI", is: boolean},
 			{key: "disableRestic", is: boolean},
 			{key: "localBucket", is: text},

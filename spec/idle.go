@@ -44,6 +44,7 @@ func idleOptions() map[string]string {
 		"ekco.podImageOverrides":                  "no bundle has these images; name them in the Manifest of an add-on",
 		"kotsadm.applicationSlug":                 "no bundle has the application; upload its airgap package in the admin console",
 		"openebs.cstorStorageClassName":           "the add-on has no cStor from 2.12.9 on",
+		"velero.namespace":                        "leave it out: Velero is in the namespace velero, as in kURL",
 		"kurl.ignoreRemoteLoadImagesPrompt":       noPrompts,
 		"kurl.ignoreRemoteUpgradePrompt":          noPrompts,
 		"kurl.installerVersion":                   "leave it out",

@@ -27,6 +27,7 @@ func TestInstallerSetsVariables(t *testing.T) {
 		"false":                                   {"  kurl: {airgap: false}", "AIRGAP", ""},
 		"a number":                                {"  kubernetes: {version: 1, maxPodsPerNode: 200}", "KUBERNETES_MAX_PODS_PER_NODE", "200"},
 		"zero":                                    {"  contour: {version: 1, httpPort: 0}", "CONTOUR_HTTP_PORT", ""},
+		"a namespace that kURL never uses":        {"  velero: {version: 1, namespace: backups}", "VELERO_LOCAL_BUCKET", ""},
 		"a list":                                  {"  velero: {version: 1, serverFlags: [--a, --b=c]}", "VELERO_SERVER_FLAGS", "--a,--b=c"},
 		"a range without its slash":               {"  weave: {version: 1, podCidrRange: /20}", "POD_CIDR_RANGE", "20"},
 		"a range of one digit":                    {"  weave: {version: 1, podCidrRange: 8}", "POD_CIDR_RANGE", "8"},
