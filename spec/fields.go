@@ -28,6 +28,7 @@ type field struct {
 	initial  string // value of the variable when the document does not set the field
 	on       string // value of the variable when the field is true; "" is "1"
 	off      string // value of the variable when the field is false
+	own      bool   // of Sealift's add-on: kURL's of the same name does not read it
 }
 
 // unexported marks fields that programs read and hooks do not.
@@ -139,26 +140,24 @@ func serviceSections() []section {
 		versionOnly("collectd"), versionOnly("certManager"), versionOnly("metricsServer"), versionOnly("sonobuoy"), versionOnly("goldpinger"),
 		{key: "registry", override: true, fields: []field{
 			{key: "publishPort", is: integer},
-			// Sealift's own; in kURL the first is only a flag
-			{key: "serviceIP", is: text, variable: "KURL_REGISTRY_IP"},
-			{key: "storage", is: text},
-			{key: "claimSize", is: text},
-			{key: "storageClassName", is: text},
-			{key: "pullNamespaces", is: list},
+			{key: "serviceIP", is: text, variable: "KURL_REGISTRY_IP"}, // in kURL it is only a flag
+			{key: "storage", is: text, own: true},
+			{key: "claimSize", is: text, own: true},
+			{key: "storageClassName", is: text, own: true},
+			{key: "pullNamespaces", is: list, own: true},
 		}},
 		{key: "prometheus", override: true, fields: []field{
 			{key: "serviceType", is: text},
-			// Sealift's own
-			{key: "retention", is: text},
-			{key: "storageSize", is: text},
-			{key: "storageClassName", is: text},
-			{key: "externalURL", is: text},
-			{key: "metricsFolder", is: text},
-			{key: "receivers", is: list},
-			{key: "receiversFrom", is: text},
-			{key: "smtpServer", is: text},
-			{key: "smtpFrom", is: text},
-			{key: "smtpUser", is: text},
+			{key: "retention", is: text, own: true},
+			{key: "storageSize", is: text, own: true},
+			{key: "storageClassName", is: text, own: true},
+			{key: "externalURL", is: text, own: true},
+			{key: "metricsFolder", is: text, own: true},
+			{key: "receivers", is: list, own: true},
+			{key: "receiversFrom", is: text, own: true},
+			{key: "smtpServer", is: text, own: true},
+			{key: "smtpFrom", is: text, own: true},
+			{key: "smtpUser", is: text, own: true},
 		}},
 		{key: "fluentd", override: true, fields: []field{
 			{key: "fullEFKStack", is: boolean},
@@ -180,11 +179,10 @@ func serviceSections() []section {
 			{key: "resticRequiresPrivileged", is: boolean},
 			{key: "resticTimeout", is: text},
 			{key: "serverFlags", is: list},
-			// Sealift's own
-			{key: "bucketFrom", is: text},
-			{key: "volumes", is: boolean},
-			{key: "schedule", is: text},
-			{key: "keep", is: text},
+			{key: "bucketFrom", is: text, own: true},
+			{key: "volumes", is: boolean, own: true},
+			{key: "schedule", is: text, own: true},
+			{key: "keep", is: text, own: true},
 		}},
 	}
 }

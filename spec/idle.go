@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -75,6 +76,20 @@ func (i *Installer) Idle() []IdleOption {
 	}
 	slices.SortFunc(idle, func(a, b IdleOption) int { return strings.Compare(a.Name, b.Name) })
 	return idle
+}
+
+// OwnOptions returns the options that the add-on sets and that only the add-on of Sealift's catalogue reads, sorted by name. They have no
+// effect if the package is kURL's of the same name.
+func (a AddOn) OwnOptions() []IdleOption {
+	var own []IdleOption
+	s, _ := known(a.Key)
+	for _, f := range s.fields {
+		if _, set := a.Options[f.key]; f.own && set {
+			own = append(own, IdleOption{a.Key + "." + f.key, fmt.Sprintf("kURL's %s has no such option; use the %[1]s of Sealift's catalogue, or leave it out", a.Key), a.Pos})
+		}
+	}
+	slices.SortFunc(own, func(a, b IdleOption) int { return strings.Compare(a.Name, b.Name) })
+	return own
 }
 
 // isSet reports whether a value enables something. A value that is false, empty or zero does not.

@@ -36,6 +36,11 @@ func (j *job) installerCheck(_ context.Context, r *preflight.Reporter) {
 		return
 	}
 	idle := j.spec.Idle()
+	for _, a := range j.addOns {
+		if a.fromKURL {
+			idle = append(idle, j.spec.AddOn(a.name()).OwnOptions()...)
+		}
+	}
 	for _, o := range idle {
 		r.Warnf(o.Hint, "%s has no effect", o.Name)
 	}

@@ -68,6 +68,24 @@ func TestEachOptionWithoutEffectIsNamedWithItsOwnHint(t *testing.T) {
 	}
 }
 
+// TestOptionsOfCatalogueAreNamedForKurlAddOns has a package of kURL's, and one of the catalogue.
+func TestOptionsOfCatalogueAreNamedForKurlAddOns(t *testing.T) {
+	i := asking(t, spec.KurlAPIVersion, "  kubernetes: {version: 1.36.3}\n  velero: {version: 1.18.2, localBucket: a, volumes: false, bucketFrom: a/b}\n  registry: {version: 3.1.2, storage: volume}\n")
+	ofKurl := with(t, "velero", "")
+	ofKurl.fromKURL = true
+	i.addOns = append(i.addOns, ofKurl, with(t, "registry", ""))
+	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "installer", Probe: i.installerCheck}})
+	if err != nil || len(report.Results) != 2 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for n, name := range []string{"velero.bucketFrom", "velero.volumes"} {
+		got := report.Results[n]
+		if got.Status != preflight.Warn || got.Message != name+" has no effect" || !strings.Contains(got.Hint, "use the velero of Sealift's catalogue") {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 func TestConflictingAddOnsAreRefusedAtInstall(t *testing.T) {
 	i := asking(t, spec.APIVersion, "  kubernetes: {version: 1.36.3}\n  flannel: {version: 0.28.7}\n  weave: {version: 2.8.1}\n  kurl: {ipv6: true}\n")
 	err := i.checkTogether()
