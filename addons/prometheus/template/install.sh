@@ -108,8 +108,8 @@ prometheus_credentials() {
     PROMETHEUS_WEB_BASE64=$(prometheus_value prometheus-web 'web\.yml')
     if [ -z "$PROMETHEUS_PASSWORD_BASE64" ] || [ -z "$PROMETHEUS_WEB_BASE64" ]; then
         PROMETHEUS_PASSWORD_BASE64=$(head -c 96 /dev/urandom | base64 -w 0 | tr -dc 'A-Za-z0-9' | head -c 32 | base64 -w 0)
-        hash=$("$DIR/bin/htpasswd" -u prometheus -p "$(base64 -d <<<"$PROMETHEUS_PASSWORD_BASE64")")
-        PROMETHEUS_WEB_BASE64=$(printf "tls_server_config: {cert_file: ../tls/tls.crt, key_file: ../tls/tls.key}\nbasic_auth_users: {prometheus: '%s'}\n" "${hash#*:}" | base64 -w 0)
+        hash=$(base64 -d <<<"$PROMETHEUS_PASSWORD_BASE64" | "$DIR/bin/bcrypt") # no argument, which every user of the host sees
+        PROMETHEUS_WEB_BASE64=$(printf "tls_server_config: {cert_file: ../tls/tls.crt, key_file: ../tls/tls.key}\nbasic_auth_users: {prometheus: '%s'}\n" "$hash" | base64 -w 0)
     fi
     render_yaml_file_2 "$1/credentials.tmpl.yaml" >"$1/credentials.yaml"
 }

@@ -111,12 +111,13 @@ registry_keep_in() {
 
 # registry_credentials DIR: writes the password, which stays as it is once the cluster has it.
 registry_credentials() {
-    local REGISTRY_PASSWORD_BASE64 REGISTRY_HTPASSWD_BASE64
+    local REGISTRY_PASSWORD_BASE64 REGISTRY_HTPASSWD_BASE64 hash
     REGISTRY_PASSWORD_BASE64=$(registry_value registry-credentials password)
     REGISTRY_HTPASSWD_BASE64=$(registry_value registry-htpasswd htpasswd)
     if [ -z "$REGISTRY_PASSWORD_BASE64" ] || [ -z "$REGISTRY_HTPASSWD_BASE64" ]; then
         REGISTRY_PASSWORD_BASE64=$(head -c 96 /dev/urandom | base64 -w 0 | tr -dc 'A-Za-z0-9' | head -c 32 | base64 -w 0)
-        REGISTRY_HTPASSWD_BASE64=$("$DIR/bin/htpasswd" -u registry -p "$(base64 -d <<<"$REGISTRY_PASSWORD_BASE64")" | base64 -w 0)
+        hash=$(base64 -d <<<"$REGISTRY_PASSWORD_BASE64" | "$DIR/bin/bcrypt") # no argument, which every user of the host sees
+        REGISTRY_HTPASSWD_BASE64=$(printf 'registry:%s\n' "$hash" | base64 -w 0)
     fi
     render_yaml_file_2 "$1/credentials.tmpl.yaml" >"$1/credentials.yaml"
     REGISTRY_LOGIN=$(printf 'registry:%s' "$(base64 -d <<<"$REGISTRY_PASSWORD_BASE64")" | base64 -w 0)
