@@ -14,7 +14,7 @@ registry_preflights() {
 }
 
 registry() {
-    local dir address storage file namespace REGISTRY_LOGIN
+    local dir address addresses storage file namespace REGISTRY_LOGIN
     # shellcheck disable=SC2034 # templates read it
     local REGISTRY_CLAIM_SIZE=${REGISTRY_CLAIM_SIZE:-20Gi}
     dir=$(sealift_add_on_dir registry)
@@ -23,8 +23,10 @@ registry() {
     address=$(registry_address "$dir")
     registry_patch "$dir" address REGISTRY_ADDRESS="$address"
     [ "${REGISTRY_PUBLISH_PORT:-0}" = 0 ] || registry_patch "$dir" port
+    addresses=$(registry_addresses)
+    # shellcheck disable=SC2086 # each address is a word
     sealift_certificate registry registry-tls "$dir/tls.yaml" registry.registry.svc registry.registry.svc.cluster.local registry.registry \
-        "$address" "$PRIVATE_ADDRESS"
+        "$address" $addresses
     registry_credentials "$dir"
     storage=$(registry_storage)
     registry_keep_in "$storage" "$dir"
@@ -65,6 +67,18 @@ registry_address() {
         address=$(kubectl --namespace registry get service registry --output 'jsonpath={.spec.clusterIP}') || return 1
     fi
     printf '%s' "$address"
+}
+
+# registry_addresses: prints the addresses of nodes that the certificate is good for: with a port on each node, those of all nodes, and the
+# public one.
+registry_addresses() {
+    local nodes=''
+    if [ "${REGISTRY_PUBLISH_PORT:-0}" != 0 ]; then
+        nodes=$(kubectl get nodes --output 'jsonpath={range .items[*]}{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}') || return 1
+        nodes+=" ${PUBLIC_ADDRESS:-}"
+    fi
+    # shellcheck disable=SC2086 # each address is a word
+    printf '%s\n' "$PRIVATE_ADDRESS" $nodes | sort -u
 }
 
 # registry_patch DIR NAME [VARIABLE=VALUE]: a template becomes a patch.

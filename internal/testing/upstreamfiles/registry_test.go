@@ -14,6 +14,7 @@ has=$(cat "$(dirname "$0")/has")
 case " $* " in
 *" get $has "*) echo there ;;
 *" --ignore-not-found "*) ;;
+*" get nodes "*) printf '10.0.0.3\n10.0.0.2 fd00::2\n' ;;
 *) exit 1 ;;
 esac
 `
@@ -71,6 +72,26 @@ func TestRegistryStaysWhereItsImagesAre(t *testing.T) {
 		"no answer, and an option": {"away", "volume", store, ""},
 	} {
 		_, said, err := registryRun(with.has, "registry_storage", with.beside, hook.Variables{"REGISTRY_STORAGE": with.storage}).call(t)
+		if (err != nil) != (with.want == "") || strings.TrimSpace(said) != with.want {
+			t.Errorf("%s: %v; said %q, want %q", name, err, said, with.want)
+		}
+	}
+}
+
+// TestRegistryCertificateIsGoodForPublishingNodes: clients outside of the cluster may ask any node.
+func TestRegistryCertificateIsGoodForPublishingNodes(t *testing.T) {
+	for name, with := range map[string]struct {
+		has     string
+		options hook.Variables
+		want    string // "" for an error
+	}{
+		"no port":                      {"", hook.Variables{"PUBLIC_ADDRESS": "192.0.2.1"}, "10.0.0.2"},
+		"a port":                       {"", hook.Variables{"REGISTRY_PUBLISH_PORT": "30443"}, "10.0.0.2\n10.0.0.3\nfd00::2"},
+		"a port, and a public address": {"", hook.Variables{"REGISTRY_PUBLISH_PORT": "30443", "PUBLIC_ADDRESS": "192.0.2.1"}, "10.0.0.2\n10.0.0.3\n192.0.2.1\nfd00::2"},
+		"a port, and no answer":        {"away", hook.Variables{"REGISTRY_PUBLISH_PORT": "30443"}, ""},
+	} {
+		with.options.Add(hook.Variables{"PRIVATE_ADDRESS": "10.0.0.2"})
+		_, said, err := registryRun(with.has, "registry_addresses", nil, with.options).call(t)
 		if (err != nil) != (with.want == "") || strings.TrimSpace(said) != with.want {
 			t.Errorf("%s: %v; said %q, want %q", name, err, said, with.want)
 		}
