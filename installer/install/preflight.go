@@ -120,7 +120,7 @@ func (i *Install) checks(h preflight.Host, needs preflight.Needs, o PreflightOpt
 	if dropped, err := i.droppedStorage(); err != nil {
 		return nil, err
 	} else if len(dropped) > 0 {
-		checks = append(checks, preflight.Check{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) { storageKept(ctx, dropped, r) }})
+		checks = append(checks, preflight.Check{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) { storageKept(ctx, dropped, i.bucketSecrets(), r) }})
 	}
 	if o.ExcludeBuiltin {
 		return checks, nil

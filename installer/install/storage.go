@@ -34,6 +34,20 @@ func storeNamespace(addOn string) string {
 	return addOn
 }
 
+// s3 is the capability of the catalogue's object store, in which add-ons have buckets.
+const s3 = "s3"
+
+// bucketSecrets are the Secrets NAMESPACE/NAME of the buckets that add-ons of the Installer have there.
+func (c *contents) bucketSecrets() (names []string) {
+	for _, a := range c.addOns {
+		from, _ := c.spec.AddOn(a.name()).Options["bucketFrom"].(string)
+		if (a.name() == "registry" || a.name() == "velero" && from == "") && !a.fromKURL {
+			names = append(names, a.name()+"/"+a.name()+"-bucket")
+		}
+	}
+	return names
+}
+
 // droppedStorage are the add-ons with volumes or an object store that an earlier install brought, and that the Installer no
 // longer has.
 func (j *job) droppedStorage() ([]catalog.Meta, error) {
@@ -48,7 +62,7 @@ func (j *job) droppedStorage() ([]catalog.Meta, error) {
 	for _, m := range known {
 		stays := slices.ContainsFunc(j.addOns, func(a addOn) bool { return a.name() == m.Name })
 		again := slices.ContainsFunc(dropped, func(d catalog.Meta) bool { return d.Name == m.Name })
-		holds := slices.Contains(m.Capabilities(), catalog.Storage) || slices.Contains(m.Capabilities(), catalog.ObjectStore)
+		holds := slices.ContainsFunc(m.Capabilities(), func(c string) bool { return c == catalog.Storage || c == catalog.ObjectStore || c == s3 })
 		if holds && !stays && !again && j.past.Began(m.Name+"/files") {
 			dropped = append(dropped, m)
 		}
@@ -56,11 +70,12 @@ func (j *job) droppedStorage() ([]catalog.Meta, error) {
 	return dropped, nil
 }
 
-// storageKept refuses an Installer that drops add-ons whose storage is in use. Sealift moves no data from one to another.
-func storageKept(ctx context.Context, dropped []catalog.Meta, r *preflight.Reporter) {
+// storageKept refuses an Installer that drops add-ons whose storage is in use. Sealift moves no data from one to another. buckets are the
+// Secrets of add-ons that stay.
+func storageKept(ctx context.Context, dropped []catalog.Meta, buckets []string, r *preflight.Reporter) {
 	client, err := cluster.Client(kubeadm.AdminKubeconfig)
 	if err == nil {
-		err = refuseDropped(ctx, client, dropped, r)
+		err = refuseDropped(ctx, client, dropped, buckets, r)
 	}
 	if err != nil {
 		r.Refusef("start the cluster, or keep "+dropped[0].Name+" in the Installer", "cannot tell whether the storage of %s, which the Installer drops, is in use: %v", dropped[0].Name, err)
@@ -68,7 +83,7 @@ func storageKept(ctx context.Context, dropped []catalog.Meta, r *preflight.Repor
 }
 
 // refuseDropped reports for each of the add-ons whether its storage is in use.
-func refuseDropped(ctx context.Context, client clientset.Interface, dropped []catalog.Meta, r *preflight.Reporter) error {
+func refuseDropped(ctx context.Context, client clientset.Interface, dropped []catalog.Meta, buckets []string, r *preflight.Reporter) error {
 	volumes, err := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -93,6 +108,13 @@ func refuseDropped(ctx context.Context, client clientset.Interface, dropped []ca
 				return err
 			}
 		}
+		if slices.Contains(m.Capabilities(), s3) {
+			found, err := usedBuckets(ctx, client, buckets)
+			if err != nil {
+				return err
+			}
+			used = append(used, found...)
+		}
 		if len(used) > 0 {
 			r.Refusef("keep "+m.Name+" in the Installer; or move its data yourself, and delete what holds it", "the Installer drops %s, which is in use: %s%s",
 				m.Name, used[0], andMore(len(used)-1))
@@ -101,6 +123,20 @@ func refuseDropped(ctx context.Context, client clientset.Interface, dropped []ca
 		r.Passf("the Installer drops %s, and nothing uses it", m.Name)
 	}
 	return nil
+}
+
+// usedBuckets names those of the Secrets that the cluster has.
+func usedBuckets(ctx context.Context, client clientset.Interface, secrets []string) (used []string, err error) {
+	for _, one := range secrets {
+		namespace, name, _ := strings.Cut(one, "/")
+		_, err = client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			used = append(used, "the bucket of "+namespace)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	return used, nil
 }
 
 func andMore(n int) string {

@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/journal/lifecycle"
 	"github.com/sealift/sealift/installer/journal/node"
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
 )
 
 func TestStorageInUseIsNotDropped(t *testing.T) {
@@ -50,7 +52,7 @@ func TestStorageInUseIsNotDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) {
-				if err := refuseDropped(ctx, client, []catalog.Meta{row.meta}, r); err != nil {
+				if err := refuseDropped(ctx, client, []catalog.Meta{row.meta}, nil, r); err != nil {
 					t.Error(err)
 				}
 			}}})
@@ -64,10 +66,39 @@ func TestStorageInUseIsNotDropped(t *testing.T) {
 	}
 }
 
+// TestObjectStoreOfAddOnsIsNotDropped has a cluster whose registry keeps its images in a bucket.
+func TestObjectStoreOfAddOnsIsNotDropped(t *testing.T) {
+	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "registry", Name: "registry-bucket"}})
+	store := []catalog.Meta{{Name: "object-store", Declared: true, Provides: []string{s3}}}
+	velero, ofKurl := with(t, "velero", ""), with(t, "registry", "")
+	ofKurl.fromKURL = true
+	for name, row := range map[string]struct {
+		addOns  []addOn
+		options string
+		want    string
+	}{
+		"the registry stays":          {[]addOn{with(t, "registry", ""), velero}, "", "drops object-store, which is in use: the bucket of registry"},
+		"the registry goes, too":      {[]addOn{velero}, "", "nothing uses it"},
+		"kURL's registry":             {[]addOn{ofKurl}, "", "nothing uses it"},
+		"velero has a bucket outside": {[]addOn{velero}, "  velero: {version: '1', bucketFrom: registry/registry-bucket}\n", "nothing uses it"},
+	} {
+		i := asking(t, spec.APIVersion, "  kubernetes: {version: 1.36.3}\n"+row.options)
+		i.addOns = row.addOns
+		report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) {
+			if err := refuseDropped(ctx, client, store, i.bucketSecrets(), r); err != nil {
+				t.Error(err)
+			}
+		}}})
+		if err != nil || len(report.Results) != 1 || !strings.Contains(report.Results[0].Message, row.want) {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+	}
+}
+
 // A cluster that does not answer does not prove that nothing is used.
 func TestStorageOfUnreachableClusterIsNotDropped(t *testing.T) {
 	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) {
-		storageKept(ctx, []catalog.Meta{{Name: "openebs"}}, r) // this host has no administrator's kubeconfig
+		storageKept(ctx, []catalog.Meta{{Name: "openebs"}}, nil, r) // this host has no administrator's kubeconfig
 	}}})
 	if err != nil || len(report.Results) != 1 || report.Results[0].Status != preflight.Fail || !report.Results[0].Final {
 		t.Errorf("%+v, %v", report, err)
