@@ -129,7 +129,9 @@ func (l *Limiter) fits(c *client, size int64) bool {
 	return held+size <= all
 }
 
-func (l *Limiter) reserved(c *client) bool { return l.options.Reserved != "" && c.key == l.options.Reserved }
+func (l *Limiter) reserved(c *client) bool {
+	return l.options.Reserved != "" && c.key == l.options.Reserved
+}
 
 // victim returns the hold to end for a client that needs some bytes: one of the largest client, if that holds more, or else an
 // idle one.

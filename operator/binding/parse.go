@@ -134,15 +134,15 @@ func ParseCrontab(text string) (cron.Schedule, error) {
 	}
 	fields := strings.Fields(text)
 	if times, ok := schedule.(*cron.SpecSchedule); ok && len(fields) >= 5 { // no descriptor
-		times.Dom |= star(fields[len(fields)-3])
-		times.Dow |= star(fields[len(fields)-1])
+		times.Dom |= starred(fields[len(fields)-3])
+		times.Dow |= starred(fields[len(fields)-1])
 	}
 	return schedule, nil
 }
 
 // star is the parser's mark of a field of days with a star: then both of these fields must match, and otherwise one of them. The parser leaves
 // it out if there is a step, as in */2, and that of shell-operator does not.
-func star(field string) uint64 {
+func starred(field string) uint64 {
 	if strings.ContainsAny(field, "*?") {
 		return 1 << 63
 	}
