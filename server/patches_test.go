@@ -74,7 +74,7 @@ func TestPatchesAreServed(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}
-	if kept, err := filepath.Glob(filepath.Join(spool, "*.patch-1")); err != nil || len(kept) != 1 {
+	if kept, err := filepath.Glob(filepath.Join(spool, "*.patch-2")); err != nil || len(kept) != 1 {
 		t.Errorf("kept %q, %v", kept, err)
 	}
 

@@ -22,7 +22,7 @@ import (
 
 const (
 	// form ends the names of patches in a spool. Another way to make them needs another name.
-	form = ".patch-1"
+	form = ".patch-2"
 	// smallest is the minimum size of a file to patch, in bytes.
 	smallest = 64 << 10
 	// largest limits the memory that making a patch takes: about the size of the earlier file, in bytes.

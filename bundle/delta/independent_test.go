@@ -5,16 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/testing/patchdoc"
 )
 
 // unpack reads an archive as tar does. What follows reads patches by docs/format.md alone.
@@ -45,59 +43,6 @@ func unpack(t *testing.T, archive []byte) map[string][]byte {
 func sumOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-// patchedBy applies a patch to its base.
-func patchedBy(t *testing.T, patch, base []byte) (result []byte) {
-	t.Helper()
-	stream, ok := bytes.CutPrefix(patch, []byte("sealift.patch/v1\n"))
-	if !ok {
-		t.Fatal("no magic")
-	}
-	z, err := zstd.NewReader(bytes.NewReader(stream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := func() int {
-		n, k := binary.Uvarint(data)
-		data = data[k:]
-		return int(n)
-	}
-	for at := 0; len(data) > 0; {
-		steps := make([][2]int, number())
-		changes := make([]int, number())
-		var copied []byte
-		for n := range steps {
-			move := number()
-			at += move >> 1
-			if move&1 == 1 {
-				at -= 2*(move>>1) + 1
-			}
-			steps[n] = [2]int{number(), number()}
-			copied = append(copied, base[at:at+steps[n][0]]...)
-			at += steps[n][0]
-		}
-		place := -1
-		for n := range changes {
-			place += number() + 1
-			changes[n] = place
-		}
-		for _, place := range changes {
-			copied[place] += data[0]
-			data = data[1:]
-		}
-		for _, s := range steps {
-			result = append(result, copied[:s[0]]...)
-			result = append(result, data[:s[1]]...)
-			copied, data = copied[s[0]:], data[s[1]:]
-		}
-	}
-	return result
 }
 
 func TestPatchesAreAsDocumented(t *testing.T) {
@@ -161,7 +106,10 @@ func documentedPatches(t *testing.T, files, had map[string][]byte, format string
 		if sumOf(base) != e.Patch.From.SHA256 || len(base) != e.Patch.From.Size {
 			t.Fatalf("%s: %s unpacks to another base", e.Path, e.Link)
 		}
-		result := patchedBy(t, files[e.Patch.Path], base)
+		result, err := patchdoc.Apply(files[e.Patch.Path], base)
+		if err != nil {
+			t.Fatalf("%s: %v", e.Path, err)
+		}
 		if sumOf(result) != e.SHA256 || len(result) != e.Size {
 			t.Errorf("%s: the patch makes %d of %d bytes", e.Path, len(result), e.Size)
 		}

@@ -214,7 +214,7 @@ func TestForgedPatchIsMadeAgain(t *testing.T) {
 	}
 	forged := makePatches(packageOf(t, 2))["addons/demo/1.2.0/assets/program"]
 	sum := sha256hex.Of(program(1, 1, 500_000))
-	for _, suffix := range []string{".patch-1", ".patch-1.json"} {
+	for _, suffix := range []string{".patch-2", ".patch-2.json"} {
 		name := filepath.Join(folder, forged.Patch.From.SHA256+"-"+forged.SHA256+suffix)
 		if err := os.Rename(name, filepath.Join(folder, forged.Patch.From.SHA256+"-"+sum+suffix)); err != nil {
 			t.Fatal(err)

@@ -10,48 +10,69 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// errDamaged reports a patch that does not have its format.
-var errDamaged = errors.New("the patch is damaged")
+var (
+	// errDamaged reports a patch that does not have its format.
+	errDamaged = errors.New("the patch is damaged")
+	// errFormat reports a patch of another format.
+	errFormat = errors.New("the patch has another format than " + magic[:len(magic)-1] + "; make it with the sealift that applies it")
+)
 
 // Reader reads the result of a patch.
 type Reader struct {
-	base           io.ReaderAt
-	baseSize, left int64 // bytes of the base, and of the result that are still to come
-	zstd           *zstd.Decoder
-	in             *bufio.Reader
+	base io.ReaderAt
+	zstd *zstd.Decoder
+	in   *bufio.Reader
 
-	at      int64 // in the base, after the last copied byte
-	steps   []step
-	changes []uint32 // places of the changed bytes, counted over the copied bytes of the segment
-	made    []byte   // the segment
-	out     []byte   // the part of made that was not read yet
-	err     error
+	steps     []step // that are still to come
+	addresses *addresses
+	places    []int32 // of corrections, counted over the copied bytes of the segment
+	copied    []byte  // of the segment
+	made      []byte  // the segment
+	out       []byte  // the part of made that was not read yet
+	err       error
 }
 
 // NewReader returns a reader of the result: what the patch makes of the base. size is that of the result. The patch may be untrusted. The
 // reader takes no more than Memory, and reads the base only within baseSize. Close does not close the patch or the base.
 func NewReader(patch io.Reader, base io.ReaderAt, baseSize, size int64) (*Reader, error) {
 	begin := make([]byte, len(magic))
-	if _, err := io.ReadFull(patch, begin); err != nil || string(begin) != magic {
+	if _, err := io.ReadFull(patch, begin); err != nil {
 		return nil, errors.Join(errDamaged, err)
+	}
+	if string(begin) != magic {
+		return nil, errFormat
+	}
+	if max(baseSize, size) > MaxSize {
+		return nil, ErrTooLarge
 	}
 	z, err := zstd.NewReader(patch, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(Window))
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{base: base, baseSize: baseSize, left: size, zstd: z, in: bufio.NewReaderSize(z, 64<<10)}, nil
+	r := &Reader{base: base, zstd: z, in: bufio.NewReaderSize(z, 64<<10)}
+	if err := r.readHead(baseSize, size); err != nil {
+		z.Close()
+		return nil, unexpected(err)
+	}
+	return r, nil
+}
+
+// unexpected returns the error of a patch that ends too early for io.EOF.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // Read implements io.Reader.
 func (r *Reader) Read(p []byte) (int, error) {
 	for len(r.out) == 0 && r.err == nil {
-		if r.left == 0 {
+		if len(r.steps) == 0 {
 			r.err = r.end()
 			break
 		}
-		if r.err = r.next(); errors.Is(r.err, io.EOF) {
-			r.err = io.ErrUnexpectedEOF
-		}
+		r.err = unexpected(r.next())
 	}
 	n := copy(p, r.out)
 	r.out = r.out[n:]
@@ -76,106 +97,154 @@ func (r *Reader) end() error {
 	return err
 }
 
-// next makes the next segment.
-func (r *Reader) next() error {
+// readHead reads the regions and the steps.
+func (r *Reader) readHead(baseSize, size int64) error {
+	regions, err := r.readRegions(baseSize)
+	if err != nil {
+		return err
+	}
 	count, err := r.number(maxSteps)
 	if err != nil {
 		return err
 	}
-	changed, err := r.number(segment)
-	if err != nil {
-		return err
-	}
-	copied, fresh, err := r.readSteps(count)
-	if err != nil {
-		return err
-	}
-	if err := r.readChanges(changed, copied); err != nil {
-		return err
-	}
-	return r.build(copied, fresh)
-}
-
-// readSteps reads the steps of a segment and returns how many bytes they copy and add.
-func (r *Reader) readSteps(count int64) (copied, fresh int64, err error) {
-	r.steps = r.steps[:0]
 	for range count {
-		move, err := binary.ReadVarint(r.in)
-		if err != nil {
-			return 0, 0, err
-		}
-		var s step
-		if s.copy, err = r.number(segment); err != nil {
-			return 0, 0, err
-		}
-		if s.fresh, err = r.number(segment); err != nil {
-			return 0, 0, err
-		}
-		if move < -r.baseSize || move > r.baseSize {
-			return 0, 0, errDamaged
-		}
-		s.from = r.at + move
-		r.at = s.from + s.copy
-		copied, fresh = copied+s.copy, fresh+s.fresh
-		if s.from < 0 || r.at > r.baseSize || copied+fresh > min(segment, r.left) {
-			return 0, 0, errDamaged
-		}
-		r.steps = append(r.steps, s)
-	}
-	if copied+fresh == 0 {
-		return 0, 0, errDamaged
-	}
-	return copied, fresh, nil
-}
-
-func (r *Reader) readChanges(changed, copied int64) error {
-	r.changes = r.changes[:0]
-	for at := int64(0); changed > 0; changed-- {
-		same, err := r.number(segment)
+		n, err := r.number(segment)
 		if err != nil {
 			return err
 		}
-		if at += same; at >= copied {
+		r.steps = append(r.steps, step{copy: int32(n)})
+	}
+	at := int64(0)
+	for i := range r.steps {
+		n, err := r.number(segment)
+		if err != nil {
+			return err
+		}
+		s := &r.steps[i]
+		s.at, s.fresh = int32(at), int32(n)
+		length := int64(s.copy) + n
+		if length == 0 || at%segment+length > segment || at+length > size {
 			return errDamaged
 		}
-		r.changes = append(r.changes, uint32(at))
-		at++
+		at += length
 	}
+	if at != size {
+		return errDamaged
+	}
+	at = 0
+	for i := range r.steps {
+		move, err := binary.ReadVarint(r.in)
+		if err != nil {
+			return err
+		}
+		s := &r.steps[i]
+		if move < -at || move > baseSize-at-int64(s.copy) {
+			return errDamaged
+		}
+		at += move
+		s.from = int32(at)
+		at += int64(s.copy)
+	}
+	r.addresses = newAddresses(regions, r.steps, baseSize)
 	return nil
 }
 
-// build makes the segment: the copied bytes of all steps, then the new ones.
-func (r *Reader) build(copied, fresh int64) error {
-	if r.made == nil {
-		r.made = make([]byte, 2*segment)
+func (r *Reader) readRegions(baseSize int64) (regions []region, err error) {
+	count, err := r.number(maxRegions)
+	if err != nil {
+		return nil, err
 	}
-	all, out := r.made[segment:segment], r.made[:copied+fresh]
-	for _, s := range r.steps {
-		n := int64(len(all))
-		all = all[:n+s.copy]
+	end := int64(0)
+	for range count {
+		k, err := r.number(int64(kinds) - 1)
+		if err != nil {
+			return nil, err
+		}
+		gap, err := r.number(baseSize - end)
+		if err != nil {
+			return nil, err
+		}
+		length, err := r.number(baseSize - end - gap)
+		if err != nil {
+			return nil, err
+		}
+		bias, err := binary.ReadVarint(r.in)
+		if err != nil {
+			return nil, err
+		}
+		if k == 0 || length == 0 {
+			return nil, errDamaged
+		}
+		regions = append(regions, region{kind(k), end + gap, end + gap + length, bias})
+		end += gap + length
+	}
+	return regions, nil
+}
+
+// next makes the next segment: the copied bytes of all steps with their corrections, and the new ones between them.
+func (r *Reader) next() error {
+	steps := r.steps[:inSegment(r.steps)]
+	r.steps = r.steps[len(steps):]
+	if r.made == nil {
+		r.made, r.copied = make([]byte, segment), make([]byte, 0, segment)
+	}
+	r.copied = r.copied[:0]
+	for _, s := range steps {
+		place := len(r.copied)
+		r.copied = r.copied[:place+int(s.copy)]
 		if s.copy == 0 {
 			continue
 		}
-		if _, err := r.base.ReadAt(all[n:], s.from); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := r.base.ReadAt(r.copied[place:], int64(s.from)); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read the base of the patch: %w", err)
 		}
+		r.addresses.correct(s, r.copied[place:], place)
 	}
-	for _, at := range r.changes {
-		difference, err := r.in.ReadByte()
+	if err := r.readCorrections(); err != nil {
+		return err
+	}
+	r.addresses.learn(r.copied)
+	copied, made := r.copied, r.made[:0]
+	for _, s := range steps {
+		made = append(made, copied[:s.copy]...)
+		copied = copied[s.copy:]
+		n := len(made)
+		made = made[:n+int(s.fresh)]
+		if _, err := io.ReadFull(r.in, made[n:]); err != nil {
+			return err
+		}
+	}
+	r.out = made
+	return nil
+}
+
+// readCorrections reads what is added to words of the copied bytes, and adds it.
+func (r *Reader) readCorrections() error {
+	count, err := r.number(segment)
+	if err != nil {
+		return err
+	}
+	r.places = r.places[:0]
+	at := int64(0)
+	for range count {
+		gap, err := r.number(segment)
 		if err != nil {
 			return err
 		}
-		all[at] += difference
+		if at += gap; at >= int64(len(r.copied)) {
+			return errDamaged
+		}
+		r.places = append(r.places, int32(at))
+		at += word
 	}
-	r.left -= int64(len(out))
-	r.out = out
-	for _, s := range r.steps {
-		copy(out, all[:s.copy])
-		if _, err := io.ReadFull(r.in, out[s.copy:s.copy+s.fresh]); err != nil {
-			r.out = nil
+	for _, at := range r.places {
+		addition, err := binary.ReadVarint(r.in)
+		if err != nil {
 			return err
 		}
-		all, out = all[s.copy:], out[s.copy+s.fresh:]
+		var value [word]byte
+		binary.LittleEndian.PutUint32(value[:], wordAt(r.copied, int(at))+uint32(addition))
+		copy(r.copied[at:], value[:])
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,7 +17,7 @@ const MaxSize = math.MaxInt32
 // ErrTooLarge reports a content of more than MaxSize.
 var ErrTooLarge = errors.New("too large for a patch")
 
-// Make writes the patch that makes result of base. The same contents yield the same patch. Besides both contents, it takes 64 MiB and as much
+// Make writes the patch that makes result of base. The same contents yield the same patch. Besides both contents, it takes 128 MiB and as much
 // memory as the base has.
 func Make(ctx context.Context, w io.Writer, base, result []byte) error {
 	if max(len(base), len(result)) > MaxSize {
@@ -30,73 +31,128 @@ func Make(ctx context.Context, w io.Writer, base, result []byte) error {
 		return err
 	}
 	e := &encoder{base: base, result: result, w: z}
-	return errors.Join(newMatcher(base, result).steps(ctx, e.add), e.flush(), z.Close())
+	err = newMatcher(base, result).steps(ctx, e.add)
+	if err == nil {
+		err = e.write(ctx)
+	}
+	return errors.Join(err, z.Close())
 }
 
 // encoder writes steps in segments.
 type encoder struct {
 	base, result []byte
 	w            io.Writer
-
-	at             int64 // in the base, after the last copied byte
-	count, changed uint64
-	same           uint64 // copied bytes since the last changed one
-	size           int64  // of the segment so far, in bytes of the result
-	// steps, gaps, differences and fresh are the parts of the segment, in this order.
-	steps, gaps, differences, fresh []byte
+	steps        []step
 }
 
-// add writes a step. One that is larger than the rest of the segment is cut.
+// add takes a step. One that crosses the end of a segment is cut. What is left after too many steps is new bytes.
 func (e *encoder) add(s step) error {
+	if len(e.steps) >= maxSteps-MaxSize/segment-1 {
+		s.copy, s.fresh = 0, s.copy+s.fresh
+	}
 	for s.copy+s.fresh > 0 {
-		part := step{from: s.from, at: s.at, copy: min(s.copy, segment-e.size)}
+		room := segment - s.at%segment
+		part := step{from: s.from, at: s.at, copy: min(s.copy, room)}
 		if part.copy == s.copy {
-			part.fresh = min(s.fresh, segment-e.size-part.copy)
+			part.fresh = min(s.fresh, room-part.copy)
 		}
-		e.put(part)
+		if last := len(e.steps) - 1; part.copy == 0 && last >= 0 && room < segment {
+			e.steps[last].fresh += part.fresh
+		} else {
+			e.steps = append(e.steps, part)
+		}
 		s = step{from: s.from + part.copy, at: s.at + part.copy + part.fresh, copy: s.copy - part.copy, fresh: s.fresh - part.fresh}
-		if e.size == segment || e.count == maxSteps {
-			if err := e.flush(); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }
 
-func (e *encoder) put(s step) {
-	e.steps = binary.AppendVarint(e.steps, s.from-e.at)
-	e.steps = binary.AppendUvarint(e.steps, uint64(s.copy))
-	e.steps = binary.AppendUvarint(e.steps, uint64(s.fresh))
-	e.at = s.from + s.copy
-	e.count++
-	e.size += s.copy + s.fresh
-	for i := range s.copy {
-		difference := e.result[s.at+i] - e.base[s.from+i]
-		if difference == 0 {
-			e.same++
-			continue
-		}
-		e.gaps = binary.AppendUvarint(e.gaps, e.same)
-		e.differences = append(e.differences, difference)
-		e.same = 0
-		e.changed++
+// write writes the head and all segments.
+func (e *encoder) write(ctx context.Context) error {
+	regions := regionsOf(e.base)
+	if _, err := e.w.Write(e.head(regions)); err != nil {
+		return err
 	}
-	e.fresh = append(e.fresh, e.result[s.at+s.copy:s.at+s.copy+s.fresh]...)
-}
-
-// flush ends a segment.
-func (e *encoder) flush() error {
-	if e.count == 0 {
-		return nil
-	}
-	head := binary.AppendUvarint(binary.AppendUvarint(nil, e.count), e.changed)
-	for _, part := range [][]byte{head, e.steps, e.gaps, e.differences, e.fresh} {
-		if _, err := e.w.Write(part); err != nil {
+	a := newAddresses(regions, e.steps, int64(len(e.base)))
+	for rest := e.steps; len(rest) > 0; {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
+		n := inSegment(rest)
+		if err := e.segment(a, rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
 	}
-	e.count, e.changed, e.same, e.size = 0, 0, 0, 0
-	e.steps, e.gaps, e.differences, e.fresh = e.steps[:0], e.gaps[:0], e.differences[:0], e.fresh[:0]
 	return nil
+}
+
+// inSegment returns how many of the steps are in the segment of the first one.
+func inSegment(steps []step) (n int) {
+	for n < len(steps) && steps[n].at/segment == steps[0].at/segment {
+		n++
+	}
+	return n
+}
+
+func (e *encoder) head(regions []region) (head []byte) {
+	head = binary.AppendUvarint(head, uint64(len(regions)))
+	for n, r := range regions {
+		gap := r.from
+		if n > 0 {
+			gap -= regions[n-1].to
+		}
+		head = binary.AppendUvarint(binary.AppendUvarint(head, uint64(r.kind)), uint64(gap))
+		head = binary.AppendVarint(binary.AppendUvarint(head, uint64(r.to-r.from)), r.bias)
+	}
+	head = binary.AppendUvarint(head, uint64(len(e.steps)))
+	for _, s := range e.steps {
+		head = binary.AppendUvarint(head, uint64(s.copy))
+	}
+	for _, s := range e.steps {
+		head = binary.AppendUvarint(head, uint64(s.fresh))
+	}
+	at := int32(0)
+	for _, s := range e.steps {
+		head = binary.AppendVarint(head, int64(s.from)-int64(at))
+		at = s.from + s.copy
+	}
+	return head
+}
+
+// segment writes the corrections and the new bytes of a segment.
+func (e *encoder) segment(a *addresses, steps []step) error {
+	var assumed, copied, fresh []byte
+	for _, s := range steps {
+		place := len(assumed)
+		assumed = append(assumed, e.base[s.from:s.from+s.copy]...)
+		a.correct(s, assumed[place:], place)
+		copied = append(copied, e.result[s.at:s.at+s.copy]...)
+		fresh = append(fresh, e.result[s.at+s.copy:s.at+s.copy+s.fresh]...)
+	}
+	var gaps, additions []byte
+	count := uint64(0)
+	for at, end := 0, 0; at < len(copied); {
+		if assumed[at] == copied[at] {
+			at++
+			continue
+		}
+		gaps = binary.AppendUvarint(gaps, uint64(at-end))
+		additions = binary.AppendVarint(additions, int64(int32(wordAt(copied, at)-wordAt(assumed, at))))
+		at += word
+		end = at
+		count++
+	}
+	a.learn(copied)
+	_, err := e.w.Write(bytes.Join([][]byte{binary.AppendUvarint(nil, count), gaps, additions, fresh}, nil))
+	return err
+}
+
+// wordAt returns the little-endian word at a place, with zeros for what is behind the end.
+func wordAt(data []byte, at int) uint32 {
+	if at+word <= len(data) {
+		return binary.LittleEndian.Uint32(data[at:])
+	}
+	var last [word]byte
+	copy(last[:], data[at:])
+	return binary.LittleEndian.Uint32(last[:])
 }

@@ -14,7 +14,7 @@ const (
 	// maxCandidates bounds how many places of the base are tried for each place of the result.
 	maxCandidates = 24
 	// gain is how many bytes more a match must have than the current alignment, because a new alignment takes bytes itself.
-	gain = 8
+	gain = 4
 	// maxBackward limits how far an alignment is extended to the bytes before its match. Without a limit, repeated bytes take quadratic time.
 	maxBackward = 4 << 10
 	// checkEvery is how often the matcher looks whether it should end, in bytes of the result.
@@ -106,7 +106,7 @@ func (m *matcher) steps(ctx context.Context, add func(step) error) error {
 		}
 		forward, backward := m.split(now, next, found)
 		next.from, next.at = next.from-backward, next.at-backward
-		if err := add(step{from: int64(now.from), at: int64(now.at), copy: int64(forward), fresh: int64(next.at - now.at - forward)}); err != nil || !found {
+		if err := add(step{from: int32(now.from), at: int32(now.at), copy: int32(forward), fresh: int32(next.at - now.at - forward)}); err != nil || !found {
 			return err
 		}
 		now = next

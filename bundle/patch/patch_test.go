@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sealift/sealift/bundle/patch"
+	"github.com/sealift/sealift/internal/testing/patchdoc"
 )
 
 // program returns bytes like those of machine code: every few bytes, an address. In a later version, code was inserted here and there, and
@@ -83,6 +85,9 @@ func TestPatchMakesTheResult(t *testing.T) {
 		if len(p) > c.most {
 			t.Errorf("%s: the patch has %d bytes, more than %d", name, len(p), c.most)
 		}
+		if got, err := patchdoc.Apply(p, c.base); err != nil || !bytes.Equal(got, c.result) {
+			t.Errorf("%s, as documented: %d of %d bytes, %v", name, len(got), len(c.result), err)
+		}
 		if !bytes.Equal(p, made(t, c.base, c.result)) {
 			t.Errorf("%s: a second patch differs from the first", name)
 		}
@@ -107,6 +112,26 @@ func TestShiftedAddressesCostLittle(t *testing.T) {
 	}
 }
 
+// TestAddressesThatMoveCostNothing compares a program with the same bytes as something else than a program.
+func TestAddressesThatMoveCostNothing(t *testing.T) {
+	for name, before := range map[string]int{"a program": 0, "in a layer": 3 * 512} {
+		old, now := append(make([]byte, before), patchdoc.Program(0)...), append(make([]byte, before), patchdoc.Program(3)...)
+		p := made(t, old, now)
+		for _, read := range []func() ([]byte, error){
+			func() ([]byte, error) { return apply(p, old, int64(len(now))) },
+			func() ([]byte, error) { return patchdoc.Apply(p, old) },
+		} {
+			if got, err := read(); err != nil || !bytes.Equal(got, now) {
+				t.Fatalf("%s: %d of %d bytes, %v", name, len(got), len(now), err)
+			}
+		}
+		old[before], now[before] = 0, 0
+		if other := made(t, old, now); len(p) > len(other)/2 {
+			t.Errorf("%s: the patch has %d bytes, and without addresses %d", name, len(p), len(other))
+		}
+	}
+}
+
 func TestMakeEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -118,7 +143,7 @@ func TestMakeEndsWithItsContext(t *testing.T) {
 // packed compresses a stream of segments as a patch has it.
 func packed(t testing.TB, numbers ...int64) []byte {
 	t.Helper()
-	out := bytes.NewBufferString("sealift.patch/v1\n")
+	out := bytes.NewBufferString("sealift.patch/v2\n")
 	z, err := zstd.NewWriter(out)
 	if err != nil {
 		t.Fatal(err)
@@ -138,25 +163,33 @@ func packed(t testing.TB, numbers ...int64) []byte {
 
 func TestHostilePatchesAreRefused(t *testing.T) {
 	base := program(0, 1000)[:1000]
-	// one segment: the number of steps and of changes; for each step the move (2n for n bytes forward, 2n-1 for n backward), copied and new bytes
-	if got, err := apply(packed(t, 1, 1, 2*10, 5, 0, 2, 7), base, 5); err != nil || !bytes.Equal(got, []byte{base[10], base[11], base[12] + 7, base[13], base[14]}) {
+	// The numbers of regions and steps; for each step the copied bytes, the new ones, and the move (2n for n bytes forward, 2n-1 for n
+	// backward). A segment: the number of corrections, what is before each, and what is added (2n for n).
+	want := slices.Clone(base[10:15])
+	binary.LittleEndian.PutUint32(want[1:], binary.LittleEndian.Uint32(want[1:])+0x0107)
+	if got, err := apply(packed(t, 0, 1, 5, 0, 2*10, 1, 1, 2*0x0107), base, 5); err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("a patch written by hand: %x %v", got, err)
 	}
 	whole := made(t, base, program(1, 1000))
 	for name, p := range map[string][]byte{
-		"empty":                     nil,
-		"another format":            []byte("sealift.patch/v2\n" + string(whole[17:])),
-		"cut off":                   whole[:len(whole)-9],
-		"copies behind the base":    packed(t, 1, 0, 2*998, 5, 0),
-		"copies before the base":    packed(t, 1, 0, 1, 5, 0),
-		"moves by a huge distance":  packed(t, 1, 0, 1<<62, 5, 0),
-		"more steps than allowed":   packed(t, 1<<20, 0, 0, 5, 0),
-		"a huge step":               packed(t, 1, 0, 0, 1<<40, 0),
-		"more than the size":        packed(t, 1, 0, 0, 900, 0),
-		"more segments":             packed(t, 1, 0, 0, 5, 0, 1, 0, 0, 5, 0),
-		"an empty segment":          packed(t, 0, 0),
-		"a change behind the bytes": packed(t, 1, 1, 0, 5, 0, 5, 7),
-		"fewer bytes":               packed(t, 1, 0, 0, 4, 0),
+		"empty":                         nil,
+		"another format":                []byte("sealift.patch/v1\n" + string(whole[17:])),
+		"cut off":                       whole[:len(whole)-9],
+		"copies behind the base":        packed(t, 0, 1, 5, 0, 2*998, 0),
+		"copies before the base":        packed(t, 0, 1, 5, 0, 1, 0),
+		"moves by a huge distance":      packed(t, 0, 1, 5, 0, 1<<62, 0),
+		"more steps than allowed":       packed(t, 0, 1<<20, 5, 0, 0, 0),
+		"a huge step":                   packed(t, 0, 1, 1<<40, 0, 0, 0),
+		"more than the size":            packed(t, 0, 1, 900, 0, 0, 0),
+		"more bytes":                    packed(t, 0, 1, 5, 0, 0, 0, 0),
+		"an empty step":                 packed(t, 0, 2, 5, 0, 0, 0, 0, 0, 0),
+		"a correction behind the bytes": packed(t, 0, 1, 5, 0, 0, 1, 5, 7),
+		"fewer bytes":                   packed(t, 0, 1, 4, 0, 0, 0),
+		"an unknown region":             packed(t, 1, 3, 0, 10, 0, 1, 5, 0, 0, 0),
+		"an empty region":               packed(t, 1, 1, 0, 0, 0, 1, 5, 0, 0, 0),
+		"a region behind the base":      packed(t, 1, 1, 900, 101, 0, 1, 5, 0, 0, 0),
+		"more regions than allowed":     packed(t, 1<<13),
+		"no steps":                      packed(t, 0),
 	} {
 		if got, err := apply(p, base, 5); err == nil {
 			t.Errorf("%s: made %x", name, got)
@@ -168,17 +201,18 @@ func TestHostilePatchesAreRefused(t *testing.T) {
 func FuzzReader(f *testing.F) {
 	base := program(0, 5000)
 	f.Add(made(f, base, program(3, 5000))[17:], int64(5000))
-	f.Add(packed(f, 1, 1, 20, 5, 0, 2, 7)[17:], int64(5))
+	f.Add(packed(f, 0, 1, 5, 0, 20, 1, 2, 7)[17:], int64(5))
+	f.Add(packed(f, 2, 1, 8, 2000, 0, 2, 0, 2000, 9, 2, 1000, 500, 0, 5, 600, 11, 1, 2, 7, 1, 2, 3, 4, 5)[17:], int64(1505))
 	f.Fuzz(func(t *testing.T, stream []byte, size int64) {
 		size &= 1<<20 - 1
-		out := bytes.NewBufferString("sealift.patch/v1\n")
+		out := bytes.NewBufferString("sealift.patch/v2\n")
 		z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1)) // the mutated bytes are the stream, not its compressed form
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = z.Write(stream)
 		_ = z.Close()
-		for _, p := range [][]byte{out.Bytes(), append([]byte("sealift.patch/v1\n"), stream...)} {
+		for _, p := range [][]byte{out.Bytes(), append([]byte("sealift.patch/v2\n"), stream...)} {
 			if got, err := apply(p, base, size); err == nil && int64(len(got)) != size {
 				t.Errorf("made %d of %d bytes without an error", len(got), size)
 			}
