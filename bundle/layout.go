@@ -63,6 +63,9 @@ func NewLayout(b Bundle) (*Layout, error) {
 		if made, ok := b.Patched[m.entry.Path]; ok {
 			p = piece{entry: made}
 		}
+		if left, ok := b.Since.LeftMember(m.entry); ok {
+			p = piece{entry: left}
+		}
 		pieces = append(pieces, p)
 	}
 	for n, a := range b.Packages {

@@ -113,6 +113,14 @@ func (s *Since) Left(e Entry, lean *Entry) (Entry, bool) {
 	return Entry{}, false
 }
 
+// LeftMember is Left for a file at the root. Only programs that sealift runs are left out: the bundle starts without the earlier one.
+func (s *Since) LeftMember(e Entry) (Entry, bool) {
+	if !IsProgram(PreflightName, e.Path) && !IsProgram(ConsoleName, e.Path) {
+		return Entry{}, false
+	}
+	return s.Left(e, nil)
+}
+
 // ErrNoBase reports that a bundle adds to an earlier one, which was not given.
 var ErrNoBase = errors.New("the bundle omits files of an earlier bundle")
 

@@ -37,6 +37,48 @@ func (n installed) Close() error {
 	return nil
 }
 
+// TestProgramsThatSealiftRunsAreLeftOut: an update is installed with the earlier bundle, and starts without it.
+func TestProgramsThatSealiftRunsAreLeftOut(t *testing.T) {
+	files := []bundle.File{
+		bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n")), bundle.BytesFile(bundle.BinaryName, 0o755, bytes.Repeat([]byte("sealift"), 1000)),
+		bundle.BytesFile(bundle.PreflightName, 0o755, bytes.Repeat([]byte("preflight"), 1000)),
+		bundle.BytesFile(bundle.ProgramPath(bundle.ConsoleName, "linux/arm64"), 0o755, bytes.Repeat([]byte("console"), 1000)),
+	}
+	written := func(since *bundle.Since, files ...bundle.File) *bundle.Archive {
+		var buf bytes.Buffer
+		b := bundle.Bundle{Members: render(t, files...), Packages: []*bundle.Archive{open(t, write(t, demo("one"), bundle.WriteOptions{}))}, Since: since}
+		if _, err := bundle.WriteBundle(t.Context(), &buf, b); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, buf.Bytes())
+	}
+	old := written(nil, files...)
+	since, err := old.Since()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := written(since, files...)
+	if err := now.WithBase(old); err != nil {
+		t.Fatal(err)
+	}
+	for n, f := range files {
+		e, _ := now.Entry(f.Path)
+		if left := e.Encoding == bundle.InBase; left != (n > 1) {
+			t.Errorf("%s is left out: %v", f.Path, left)
+		}
+		if got := read(t, now, f.Path); int64(len(got)) != f.Size {
+			t.Errorf("%s: %d bytes", f.Path, len(got))
+		}
+	}
+	if e, _ := now.Program(bundle.PreflightName, "linux/amd64"); e.Size != files[2].Size {
+		t.Errorf("the program is %+v", e)
+	}
+	changed := written(since, append(files[:2:2], bundle.BytesFile(bundle.PreflightName, 0o755, []byte("another")))...)
+	if e, _ := changed.Entry(bundle.PreflightName); e.NeedsBase() {
+		t.Error("a program that changed is left out")
+	}
+}
+
 // TestClusterServesAsBaseOfItsUpgrade assembles a bundle without what a cluster has, as its packages say, and reads it on a node.
 func TestClusterServesAsBaseOfItsUpgrade(t *testing.T) {
 	_, _, old := bundled(t)

@@ -35,7 +35,7 @@ type candidate struct {
 	name    string       // the path in its package, or at the root
 	carried bundle.Entry // as the bundle has it without patches
 	lean    *bundle.Entry
-	root    bool // at the root, whose files are never left out
+	root    bool // at the root
 	whole   bool // several packages have it, and a patch would replace one of them alone; or scripts need it whole
 	samples samples
 }
@@ -107,7 +107,9 @@ func candidates(b bundle.Bundle) (list []candidate, err error) {
 	}
 	list = slices.DeleteFunc(list, func(c candidate) bool {
 		_, had := b.Since.Left(c.entry, c.lean)
-		had = had && !c.root
+		if c.root {
+			_, had = b.Since.LeftMember(c.entry)
+		}
 		_, made := b.Patched[c.name]
 		return had || made || c.layer == "" && c.entry.Encoding != bundle.Deflate || c.carried.Length < smallestWithin || max(c.plain.Size, c.entry.Size) > largest
 	})
