@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -43,6 +42,8 @@ type encoder struct {
 	base, result []byte
 	w            io.Writer
 	steps        []step
+	// assumed are the copied bytes of the segment with corrected addresses, copied those of the result, and the others its other parts.
+	assumed, copied, fresh, gaps, additions []byte
 }
 
 // add takes a step. One that crosses the end of a segment is cut. What is left after too many steps is new bytes.
@@ -121,30 +122,33 @@ func (e *encoder) head(regions []region) (head []byte) {
 
 // segment writes the corrections and the new bytes of a segment.
 func (e *encoder) segment(a *addresses, steps []step) error {
-	var assumed, copied, fresh []byte
+	e.assumed, e.copied, e.fresh, e.gaps, e.additions = e.assumed[:0], e.copied[:0], e.fresh[:0], e.gaps[:0], e.additions[:0]
 	for _, s := range steps {
-		place := len(assumed)
-		assumed = append(assumed, e.base[s.from:s.from+s.copy]...)
-		a.correct(s, assumed[place:], place)
-		copied = append(copied, e.result[s.at:s.at+s.copy]...)
-		fresh = append(fresh, e.result[s.at+s.copy:s.at+s.copy+s.fresh]...)
+		place := len(e.assumed)
+		e.assumed = append(e.assumed, e.base[s.from:s.from+s.copy]...)
+		a.correct(s, e.assumed[place:], place)
+		e.copied = append(e.copied, e.result[s.at:s.at+s.copy]...)
+		e.fresh = append(e.fresh, e.result[s.at+s.copy:s.at+s.copy+s.fresh]...)
 	}
-	var gaps, additions []byte
 	count := uint64(0)
-	for at, end := 0, 0; at < len(copied); {
-		if assumed[at] == copied[at] {
+	for at, end := 0, 0; at < len(e.copied); {
+		if e.assumed[at] == e.copied[at] {
 			at++
 			continue
 		}
-		gaps = binary.AppendUvarint(gaps, uint64(at-end))
-		additions = binary.AppendVarint(additions, int64(int32(wordAt(copied, at)-wordAt(assumed, at))))
+		e.gaps = binary.AppendUvarint(e.gaps, uint64(at-end))
+		e.additions = binary.AppendVarint(e.additions, int64(int32(wordAt(e.copied, at)-wordAt(e.assumed, at))))
 		at += word
 		end = at
 		count++
 	}
-	a.learn(copied)
-	_, err := e.w.Write(bytes.Join([][]byte{binary.AppendUvarint(nil, count), gaps, additions, fresh}, nil))
-	return err
+	a.learn(e.copied)
+	for _, part := range [][]byte{binary.AppendUvarint(nil, count), e.gaps, e.additions, e.fresh} {
+		if _, err := e.w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wordAt returns the little-endian word at a place, with zeros for what is behind the end.
