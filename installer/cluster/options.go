@@ -163,9 +163,11 @@ func (k Kubeadm) clusterOptions(factor time.Duration) map[string]any {
 	return options
 }
 
-// slowArguments are the longer limits of a program on a slow host, by its field in ClusterConfiguration: usual ones, in multiples, and a maximum.
+// slowArguments are the longer limits of a program on a slow host, by its field in ClusterConfiguration: those that are multiplied, and a maximum.
 //
 // The controller manager and the scheduler get longer leases. Both end when a slow API server does not answer in that time, and start again.
+// How slow the first steps were tells little about an API server beside which every add-on starts: on a virtual machine that counted as twice as
+// slow, leases of 30 seconds were lost seven times. So they get three times as much, up to what people may wait after the loss of a control plane.
 // --leader-elect=false would spare the only control plane the lease, but another one that joins, by whatever command, takes its arguments from
 // the same configuration: then two would work at once.
 //
@@ -179,7 +181,7 @@ var slowArguments = map[string][]slowArgument{
 }
 
 var leases = []slowArgument{
-	{"leader-elect-lease-duration", 15 * time.Second, time.Hour}, {"leader-elect-renew-deadline", 10 * time.Second, time.Hour}, {"leader-elect-retry-period", 2 * time.Second, time.Hour},
+	{"leader-elect-lease-duration", 45 * time.Second, 3 * time.Minute}, {"leader-elect-renew-deadline", 30 * time.Second, 2 * time.Minute}, {"leader-elect-retry-period", 2 * time.Second, 20 * time.Second},
 }
 
 type slowArgument struct {

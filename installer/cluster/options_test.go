@@ -157,7 +157,7 @@ func TestSlowHostHasLongerTimeouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"leader-elect-lease-duration\n    value: 1m15s\n", "leader-elect-renew-deadline\n    value: 50s\n", "leader-elect-retry-period\n    value: 10s\n"} {
+	for _, want := range []string{"leader-elect-lease-duration\n    value: 3m0s\n", "leader-elect-renew-deadline\n    value: 2m0s\n", "leader-elect-retry-period\n    value: 10s\n"} {
 		if strings.Count(config, want) != 2 {
 			t.Errorf("%q is not an argument of two programs in\n%s", want, config)
 		}
