@@ -152,13 +152,17 @@ func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options i
 	return plan, report, err
 }
 
-// checkCluster checks this host and the cluster.
+// checkCluster checks this host and the cluster. If it asks, the other nodes and the hooks of add-ons are asked too.
 func (a commands) checkCluster(ctx context.Context, c *upgrade.Cluster, in *install.Install, ask bool) (preflight.Report, error) {
 	report, err := preflight.Run(ctx, c.Checks(in, ask))
 	if err != nil {
 		return report, err
 	}
-	here, err := in.Preflight(ctx, install.PreflightOptions{Node: preflight.Node{Primary: true, Upgrade: true}, Runs: install.RunNothing})
+	runs := install.RunNothing
+	if ask {
+		runs = install.RunHooks
+	}
+	here, err := in.Preflight(ctx, install.PreflightOptions{Node: preflight.Node{Primary: true, Upgrade: true}, Runs: runs})
 	report.Results = append(report.Results, here.Results...)
 	return report, err
 }

@@ -18,6 +18,8 @@ const (
 	RunAll Running = iota
 	// RunAddOns leaves out the checks of the Installer if one of them runs something.
 	RunAddOns
+	// RunHooks runs the hooks of add-ons that check their options, and no program for other checks: what an upgrade of a running cluster asks.
+	RunHooks
 	// RunNothing runs only sealift's own checks.
 	RunNothing
 )

@@ -89,6 +89,10 @@ func TestCheckHooksRunBeforeFirstChange(t *testing.T) {
 	if err != nil || !strings.Contains(r.Report.Err(r.Policy).Error(), "minio: minio_preflights: /no/such/folder is wanted for /data; ") {
 		t.Errorf("%+v, %v", r, err)
 	}
+	r, err = i.Preflight(t.Context(), PreflightOptions{Runs: RunHooks, Node: preflight.Node{Upgrade: true}})
+	if err != nil || !strings.Contains(r.Report.Err(r.Policy).Error(), "minio: minio_preflights: /no/such/folder is wanted for /data; ") {
+		t.Errorf("an upgrade: %+v, %v", r, err)
+	}
 	r, err = i.Preflight(t.Context(), PreflightOptions{ExcludeBuiltin: true})
 	if err != nil || r.Report.Err(r.Policy) != nil {
 		t.Errorf("%+v, %v", r, err)

@@ -184,7 +184,7 @@ func (i *Install) external(ctx context.Context, n preflight.Node, specs []prefli
 	if len(specs) == 0 {
 		return nil, nil
 	}
-	if runs == RunNothing {
+	if runs >= RunHooks {
 		return i.unasked(), nil
 	}
 	program, err := i.program(ctx)
