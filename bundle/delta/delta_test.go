@@ -247,7 +247,7 @@ func TestSpoolKeepsPatches(t *testing.T) {
 	e := earlier(t, opened(t, bundleOf(t, bundle.Bundle{Packages: []*bundle.Archive{first}})))
 	folder := t.TempDir()
 	e.Spool = delta.NewSpool(folder)
-	modified := func() map[string]string {
+	kept := func() map[string]os.FileInfo {
 		t.Helper()
 		set, err := e.Make(t.Context(), []*bundle.Archive{second}, nil)
 		if err == nil {
@@ -260,18 +260,18 @@ func TestSpoolKeepsPatches(t *testing.T) {
 		if err != nil || len(files) != 4 { // two patches, and their descriptions
 			t.Fatalf("the spool has %q, %v", files, err)
 		}
-		times := map[string]string{}
+		known := map[string]os.FileInfo{}
 		for _, name := range files {
 			info, err := os.Stat(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			times[name] = info.ModTime().String()
+			known[name] = info
 		}
-		return times
+		return known
 	}
-	before := modified()
-	if after := modified(); !maps.Equal(before, after) {
+	before := kept()
+	if after := kept(); !maps.EqualFunc(before, after, os.SameFile) {
 		t.Errorf("patches were made again: %v %v", before, after)
 	}
 	for name := range before {
@@ -281,7 +281,7 @@ func TestSpoolKeepsPatches(t *testing.T) {
 		if err := os.WriteFile(name, []byte("damaged"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if modified(); sizeOf(t, name) < 1000 {
+		if kept(); sizeOf(t, name) < 1000 {
 			t.Errorf("%s is still damaged", name)
 		}
 	}

@@ -149,7 +149,7 @@ func TestTrimRemovesUnusedPatches(t *testing.T) {
 		if err := e.Spool.Trim(most); err != nil {
 			t.Fatal(err)
 		}
-		names, err := filepath.Glob(filepath.Join(folder, "*.patch-1"))
+		names, err := filepath.Glob(filepath.Join(folder, "*.patch-2"))
 		if err != nil || len(names) != left {
 			t.Errorf("the spool has %q, %v, want %d", names, err, left)
 		}
