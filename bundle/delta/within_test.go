@@ -177,25 +177,29 @@ func TestLinksToPatchedFilesArePatched(t *testing.T) {
 	}
 }
 
-// TestFilesAtRootStaySimilar adds to a bundle that has the same files at its root: no bundle leaves these out.
+// TestFilesAtRootStaySimilar adds to a bundle with the same sealift at its root, which no bundle leaves out, and another sealift-preflight.
 func TestFilesAtRootStaySimilar(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	members, err := bundle.Render(t.Context(), []bundle.File{
-		bundle.BytesFile(bundle.BinaryName, 0o755, relative(0, 5)), bundle.BytesFile(bundle.PreflightName, 0o755, relative(0, 4)),
-	}, bundle.WriteOptions{})
-	if err != nil {
-		t.Fatal(err)
+	with := func(preflight []byte) bundle.Bundle {
+		members, err := bundle.Render(t.Context(), []bundle.File{
+			bundle.BytesFile(bundle.BinaryName, 0o755, relative(0, 5)), bundle.BytesFile(bundle.PreflightName, 0o755, preflight),
+		}, bundle.WriteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bundle.Bundle{Packages: []*bundle.Archive{packageOf(t, 0)}, Members: members}
 	}
-	b := bundle.Bundle{Packages: []*bundle.Archive{packageOf(t, 0)}, Members: members}
-	old := opened(t, bundleOf(t, b))
-	b.Since = earlier(t, old).Since
-	a := withBase(t, within(t, delta.NewSpool(t.TempDir()), b), old)
-	if e := entry(t, a, bundle.PreflightName); !e.Within() {
-		t.Errorf("%+v", e)
-	}
-	equalsWhole(t, a, b.Packages[0])
-	if err := a.Close(); err != nil {
-		t.Error(err)
+	for encoding, preflight := range map[bundle.Encoding][]byte{bundle.Patched: relative(0, 3), bundle.InBase: relative(0, 4)} {
+		old, now := opened(t, bundleOf(t, with(preflight))), with(relative(0, 4))
+		now.Since = earlier(t, old).Since
+		a := withBase(t, within(t, delta.NewSpool(t.TempDir()), now), old)
+		if e, _ := a.Entry(bundle.PreflightName); e.Encoding != encoding || e.Within() != (encoding == bundle.Patched) {
+			t.Errorf("%+v", e)
+		}
+		equalsWhole(t, a, now.Packages[0])
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
