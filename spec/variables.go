@@ -81,7 +81,7 @@ func (i *Installer) Variables() []Variable {
 	for name, v := range values {
 		variables = append(variables, Variable{Name: name, Value: v})
 	}
-	slices.SortFunc(variables, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(variables, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	return variables
 }
 

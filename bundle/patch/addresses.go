@@ -79,17 +79,17 @@ func newAddresses(regions []region, steps []step, baseSize int64) *addresses {
 
 // movesOf returns how far the bytes of the base moved.
 func movesOf(steps []step) (moves []move) {
-	order := make([]int32, 0, len(steps))
+	order := make([]int, 0, len(steps)) // where they begin in the base, and their numbers
 	for n, s := range steps {
 		if s.copy > 0 {
-			order = append(order, int32(n))
+			order = append(order, int(s.from)<<32|n)
 		}
 	}
-	slices.SortStableFunc(order, func(x, y int32) int { return cmp.Compare(steps[x].from, steps[y].from) })
+	slices.Sort(order)
 	open := &longest{steps: steps}
 	for at := int64(0); len(order) > 0 || open.Len() > 0; {
-		for len(order) > 0 && int64(steps[order[0]].from) <= at {
-			heap.Push(open, order[0])
+		for len(order) > 0 && int64(order[0]>>32) <= at {
+			heap.Push(open, int32(order[0]))
 			order = order[1:]
 		}
 		for open.Len() > 0 && open.end() <= at {
@@ -104,7 +104,7 @@ func movesOf(steps []step) (moves []move) {
 			moves = append(moves, move{int32(at), by})
 		}
 		if len(order) > 0 {
-			end = min(end, int64(steps[order[0]].from))
+			end = min(end, int64(order[0]>>32))
 		}
 		at = end
 	}

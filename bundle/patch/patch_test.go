@@ -197,6 +197,22 @@ func TestHostilePatchesAreRefused(t *testing.T) {
 	}
 }
 
+// FuzzMake makes patches of any contents, also of damaged programs.
+func FuzzMake(f *testing.F) {
+	base := patchdoc.Program(0)
+	f.Add(base[:9000], base[4096:9000])
+	f.Add(program(0, 100), []byte("another"))
+	f.Fuzz(func(t *testing.T, base, result []byte) {
+		var buf bytes.Buffer
+		if err := patch.Make(t.Context(), &buf, base, result); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := apply(buf.Bytes(), base, int64(len(result))); err != nil || !bytes.Equal(got, result) {
+			t.Errorf("%d of %d bytes, %v", len(got), len(result), err)
+		}
+	})
+}
+
 // FuzzReader applies damaged and foreign patches. Each ends with an error or with the declared size.
 func FuzzReader(f *testing.F) {
 	base := program(0, 5000)

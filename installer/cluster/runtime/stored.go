@@ -111,7 +111,7 @@ func (r *Runtime) Images(ctx context.Context) ([]Stored, error) {
 		slices.SortFunc(s.Names, byKind)
 		list = append(list, *s)
 	}
-	slices.SortFunc(list, func(a, b Stored) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	slices.SortStableFunc(list, func(a, b Stored) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return list, nil
 }
 

@@ -88,7 +88,7 @@ func List(ctx context.Context, client kubernetes.Interface) ([]Token, error) {
 		t.Expires, _ = time.Parse(time.RFC3339, secrets.GetData(&s, api.BootstrapTokenExpirationKey))
 		list = append(list, t)
 	}
-	slices.SortFunc(list, func(a, b Token) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(list, func(a, b Token) int { return cmp.Compare(a.ID, b.ID) })
 	return list, nil
 }
 

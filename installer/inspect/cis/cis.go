@@ -129,7 +129,7 @@ func Look(ctx context.Context, h Host) (Report, error) {
 		}
 		r.Results = append(r.Results, Result{ID: id, Title: c.title, Status: found.status, Found: found.found, Reason: found.reason, Unchecked: found.unchecked})
 	}
-	slices.SortFunc(r.Results, func(a, b Result) int { return catalog.CompareVersions(a.ID, b.ID) })
+	slices.SortStableFunc(r.Results, func(a, b Result) int { return catalog.CompareVersions(a.ID, b.ID) })
 	return r, nil
 }
 

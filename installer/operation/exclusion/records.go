@@ -43,7 +43,7 @@ func (h Host) Find(ctx context.Context, client kubernetes.Interface) (all []Half
 			all = append(all, h)
 		}
 	}
-	slices.SortFunc(all, func(a, b HalfDone) int { return cmp.Compare(a.Operation, b.Operation) })
+	slices.SortStableFunc(all, func(a, b HalfDone) int { return cmp.Compare(a.Operation, b.Operation) })
 	return all, nil
 }
 

@@ -56,7 +56,7 @@ func holders(ctx context.Context, client kubernetes.Interface, before time.Time)
 			all = append(all, h)
 		}
 	}
-	slices.SortFunc(all, func(a, b Holder) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(all, func(a, b Holder) int { return cmp.Compare(a.String(), b.String()) })
 	return all, nil
 }
 

@@ -199,7 +199,7 @@ func CheckFolder(path string) error {
 
 // group groups volumes that have the same pods, and sorts them by name.
 func group(volumes []Volume, users map[string][]corev1.Pod) ([]Group, error) {
-	slices.SortFunc(volumes, func(a, b Volume) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(volumes, func(a, b Volume) int { return cmp.Compare(a.Name, b.Name) })
 	type members struct {
 		volumes []Volume
 		pods    map[string]corev1.Pod
