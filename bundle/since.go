@@ -113,9 +113,10 @@ func (s *Since) Left(e Entry, lean *Entry) (Entry, bool) {
 	return Entry{}, false
 }
 
-// LeftMember is Left for a file at the root. Only programs that sealift runs are left out: the bundle starts without the earlier one.
+// LeftMember is Left for a file at the root. Only sealift-preflight is left out: the bundle starts without the earlier one, and control planes
+// keep that program for all platforms.
 func (s *Since) LeftMember(e Entry) (Entry, bool) {
-	if !IsProgram(PreflightName, e.Path) && !IsProgram(ConsoleName, e.Path) {
+	if !IsProgram(PreflightName, e.Path) {
 		return Entry{}, false
 	}
 	return s.Left(e, nil)

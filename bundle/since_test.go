@@ -37,12 +37,12 @@ func (n installed) Close() error {
 	return nil
 }
 
-// TestProgramsThatSealiftRunsAreLeftOut: an update is installed with the earlier bundle, and starts without it.
-func TestProgramsThatSealiftRunsAreLeftOut(t *testing.T) {
+// TestPreflightIsLeftOut: an update is installed with the earlier bundle, and starts without it.
+func TestPreflightIsLeftOut(t *testing.T) {
 	files := []bundle.File{
 		bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n")), bundle.BytesFile(bundle.BinaryName, 0o755, bytes.Repeat([]byte("sealift"), 1000)),
 		bundle.BytesFile(bundle.PreflightName, 0o755, bytes.Repeat([]byte("preflight"), 1000)),
-		bundle.BytesFile(bundle.ProgramPath(bundle.ConsoleName, "linux/arm64"), 0o755, bytes.Repeat([]byte("console"), 1000)),
+		bundle.BytesFile(bundle.ProgramPath(bundle.PreflightName, "linux/arm64"), 0o755, bytes.Repeat([]byte("another"), 1000)),
 	}
 	written := func(since *bundle.Since, files ...bundle.File) *bundle.Archive {
 		var buf bytes.Buffer
