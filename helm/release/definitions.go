@@ -94,8 +94,10 @@ func include(out *strings.Builder, file string, all bool, had, made map[string]b
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[key]
 		var d document
-		if err := yaml.Unmarshal([]byte(text), &d); err != nil {
+		if err := yaml.Unmarshal([]byte(text), &d); err != nil && all {
 			return err
+		} else if err != nil {
+			continue // nobody asked for it
 		}
 		names := d.definitions()
 		wanted := all && d.Kind != "" || slices.ContainsFunc(names, func(name string) bool { return had[name] })
