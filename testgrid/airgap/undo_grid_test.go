@@ -46,6 +46,7 @@ func TestUpgradeIsUndone(t *testing.T) {
 		t.Error("the files are not those of before")
 	}
 	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
+	first.must(kubectl + "wait --for=condition=Ready pods --all --all-namespaces --timeout=600s") // some ended while the API was away
 	t.Log(first.must(upgrade + " yes 2>&1"))
 	first.runs("v"+current, 2)
 	first.pulled()

@@ -35,7 +35,7 @@ func (c *Cluster) stuckPods(ctx context.Context, r *preflight.Reporter) {
 	case c.begun != nil: // it may have been in the middle of one
 		r.Warnf("repair or delete them if they stay so", "do not start: %s", strings.Join(stuck, ", "))
 	default:
-		r.Refusef("repair or delete them, or scale what makes them to 0", "do not start, and a node is done when all its pods are Ready: %s", strings.Join(stuck, ", "))
+		r.Refusef("repair or delete them, or scale what makes them to 0; what only lost the API, as after an undo, starts again within minutes", "do not start, and a node is done when all its pods are Ready: %s", strings.Join(stuck, ", "))
 	}
 }
 
