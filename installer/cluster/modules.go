@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	yaml3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/internal/document"
 	"github.com/sealift/sealift/internal/poll"
-	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/kube/ensure"
 )
 
@@ -129,7 +128,7 @@ func configured(live *corev1.ConfigMap, given []byte, output io.Writer) (map[str
 		data = map[string]string{}
 	}
 	for _, key := range slices.Sorted(maps.Keys(union(before, now))) {
-		has, err := readSection(data[key])
+		has, err := document.Plain([]byte(data[key])) // as the operator of the module reads it
 		if err != nil {
 			fmt.Fprintf(output, "key %s of ConfigMap %s is not YAML and is left alone: %v\n", key, live.Name, err)
 			continue
@@ -151,23 +150,6 @@ func configured(live *corev1.ConfigMap, given []byte, output io.Writer) (map[str
 		}
 	}
 	return data, nil
-}
-
-// readSection reads the section of a module as its operator does, as YAML 1.2: no and off are text.
-func readSection(text string) (section any, err error) {
-	var document yaml3.Node
-	if err := yaml3.Unmarshal([]byte(text), &document); err != nil || len(document.Content) == 0 {
-		return nil, err
-	}
-	if err := strictyaml.Expand(&document); err != nil {
-		return nil, err
-	}
-	plain, err := json.Marshal(strictyaml.Value(document.Content[0]))
-	if err != nil {
-		return nil, err
-	}
-	err = json.Unmarshal(plain, &section)
-	return section, err
 }
 
 // keepEdits returns the merged value of the previous and current Installer values and the existing one, has. Maps are compared key

@@ -21,7 +21,7 @@ import (
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
-	"github.com/sealift/sealift/operator/document"
+	"github.com/sealift/sealift/internal/document"
 	"github.com/sealift/sealift/operator/jq"
 	"github.com/sealift/sealift/operator/shape"
 )

@@ -22,7 +22,7 @@ import (
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/regularfile"
-	"github.com/sealift/sealift/operator/document"
+	"github.com/sealift/sealift/internal/document"
 )
 
 // The files of a folder of schemas.

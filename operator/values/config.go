@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/internal/document"
 	"github.com/sealift/sealift/internal/strictyaml"
-	"github.com/sealift/sealift/operator/document"
 )
 
 // Config is the configuration of administrators: the data of the ConfigMap.
@@ -69,16 +69,16 @@ func (c *Config) read(key, text string) error {
 
 // ReadSection reads the text of a section: global values as YAML 1.1, and those of a module as YAML 1.2, in which no and off are text.
 func ReadSection(key, text string) (section any, err error) {
-	var asJSON []byte
-	if key == GlobalKey {
-		asJSON, err = strictyaml.ToJSON([]byte(text))
-	} else if section, err = document.First([]byte(text)); err == nil {
-		asJSON, err = json.Marshal(section)
+	if key != GlobalKey {
+		if section, err = document.Plain([]byte(text)); err != nil {
+			return nil, fmt.Errorf("not YAML: %w", err)
+		}
+		return section, nil
 	}
+	asJSON, err := strictyaml.ToJSON([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("not YAML: %w", err)
 	}
-	section = nil
 	err = json.Unmarshal(asJSON, &section)
 	return section, err
 }

@@ -25,6 +25,20 @@ func First(data []byte) (any, error) {
 	return decoder{}.plain(&node, nil)
 }
 
+// Plain is First with numbers as encoding/json decodes them, float64.
+func Plain(data []byte) (value any, err error) {
+	if value, err = First(data); err != nil {
+		return nil, err
+	}
+	asJSON, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	value = nil
+	err = json.Unmarshal(asJSON, &value)
+	return value, err
+}
+
 // All reads all documents. The scalars of the keys that text names are text in each document's root, exactly as written: name: 010 is
 // "010". Two equal keys are an error. An error names the document by its number, from 1.
 func All(stream []byte, text ...string) (all []any, err error) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/operator/document"
+	"github.com/sealift/sealift/internal/document"
 )
 
 func TestAllReadsEveryDocument(t *testing.T) {
