@@ -243,15 +243,13 @@ func (a commands) offCommand() *cobra.Command {
 			if err := home.CheckOn(); err != nil {
 				return err
 			}
-			if err := home.CheckOff(cmd.Context()); err != nil {
-				return err
+			text, do := "the console is off", func() error { return home.Off(cmd.Context(), a.systemdOutput()) }
+			if flags.plan {
+				text = "would stop the console, end all its sessions, and remove its units, settings, login tokens and uploaded bundles"
+				do = func() error { return home.CheckOff(cmd.Context()) }
 			}
-			text := "would stop the console, end all its sessions, and remove its units, settings, login tokens and uploaded bundles"
-			if !flags.plan {
-				text = "the console is off"
-				if err := home.Off(cmd.Context(), a.systemdOutput()); err != nil {
-					return err
-				}
+			if err := do(); err != nil {
+				return err
 			}
 			return a.Print(flags.format, map[string]bool{"on": flags.plan}, func() error {
 				_, err := fmt.Fprintln(a.Out, text)
