@@ -94,9 +94,10 @@ func include(out *strings.Builder, file string, all bool, had, made map[string]b
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[key]
 		var d document
-		if err := yaml.Unmarshal([]byte(text), &d); err != nil && all {
-			return err
-		} else if err != nil {
+		if err := yaml.Unmarshal([]byte(text), &d); err != nil {
+			if all {
+				return err
+			}
 			continue // nobody asked for it
 		}
 		names := d.definitions()
