@@ -117,7 +117,7 @@ func TestCompareListsWhatCannotBeCompared(t *testing.T) {
 		t.Errorf("with a damaged package: %+v, %v", c, err)
 	}
 	if _, err = b.Compare(t.Context(), dir, func(string, string) (*bundle.Archive, error) { return nil, fs.ErrPermission }); err == nil {
-		t.Error("a store that refuses to answer is no change of this add-on")
+		t.Error("the store did not answer, and the add-on counts as changed")
 	}
 }
 

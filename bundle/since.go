@@ -15,7 +15,7 @@ import (
 type Since struct {
 	digest   string            // of the index
 	paths    map[string]string // paths of its files by sha256
-	sizes    map[string]int64  // of those that are no lean layers
+	sizes    map[string]int64  // in bytes by sha256, without lean layers
 	packages []PackageInfo
 	lean     bool
 }

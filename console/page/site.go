@@ -38,8 +38,8 @@ type Options struct {
 	Uploads upload.Options
 	// Background runs what outlives the console.
 	Background *background.Runner
-	// Audit has logins and actions. Refused has logins, rights and actions that were refused, any number of which a person can cause: they
-	// must not rotate the audit away.
+	// Audit has logins and actions. Refused has logins, rights and actions that were refused. A person can cause any number of these, and
+	// they must not rotate the audit away.
 	Audit, Refused *audit.Log
 	// History returns what was measured in the last hour; nil for an overview without graphs.
 	History func() []history.Sample
